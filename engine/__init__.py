@@ -1,0 +1,73 @@
+"""Nuscope's engine: calibrated probabilistic forecasts from a frozen transformer, and their verification.
+
+These names are the public contract. Each is imported when first used, so that a process which only looks at results
+(the web process) never pays for torch.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from engine.backbones import open_checkpoint as open_checkpoint
+    from engine.data import open_dataset as open_dataset
+    from engine.kernels import inspect_attention as inspect_attention
+    from engine.kernels import stochastic_attention as stochastic_attention
+    from engine.registry import catalogue as catalogue
+    from engine.runs.jobs import cancel as cancel
+    from engine.runs.jobs import progress as progress
+    from engine.runs.jobs import remove as remove
+    from engine.runs.jobs import result as result
+    from engine.runs.jobs import resume as resume
+    from engine.runs.jobs import run as run
+    from engine.runs.jobs import runs as runs_list
+    from engine.runs.jobs import submit as submit
+    from engine.runs.picture import draw as draw
+    from engine.runs.picture import export as export
+    from engine.runs.preflight import preflight as preflight
+    from engine.runs.score import score as score
+    from engine.runs.spec import RunSpec as RunSpec
+    from engine.runs.spec import demo_spec as demo_spec
+    from engine.runs.verification import open_fields as open_fields
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "stochastic_attention": "engine.kernels",
+    "inspect_attention": "engine.kernels",
+    "open_checkpoint": "engine.backbones",
+    "open_dataset": "engine.data",
+    "score": "engine.runs.score",
+    "submit": "engine.runs.jobs",
+    "progress": "engine.runs.jobs",
+    "result": "engine.runs.jobs",
+    "cancel": "engine.runs.jobs",
+    "resume": "engine.runs.jobs",
+    "remove": "engine.runs.jobs",
+    "run": "engine.runs.jobs",
+    "runs_list": "engine.runs.jobs",
+    "catalogue": "engine.registry",
+    "RunSpec": "engine.runs.spec",
+    "demo_spec": "engine.runs.spec",
+    "open_fields": "engine.runs.verification",
+    "preflight": "engine.runs.preflight",
+    "draw": "engine.runs.picture",
+    "export": "engine.runs.picture",
+}
+_RENAMED = {"runs_list": "runs"}
+
+__all__ = [  # noqa: PLE0604
+    "__version__",
+    *_WHERE,
+]
+
+
+def __getattr__(name: str) -> Any:
+    """The public names, imported on first use."""
+    if name not in _WHERE:
+        raise AttributeError(f"module 'engine' has no attribute {name!r}")
+    return getattr(importlib.import_module(_WHERE[name]), _RENAMED.get(name, name))
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return sorted(__all__)

@@ -1,0 +1,151 @@
+"""Settling what a ClimaX file does not say, matching its keys, and the hash that names the result."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from engine.backbones._climax_shapes import Shapes, default_variables, settle
+from engine.backbones._keys import Facts
+from engine.errors import CheckpointError
+
+if TYPE_CHECKING:
+    import torch
+
+_TARGETS = ("geopotential_500", "temperature_850", "2m_temperature", "10m_u_component_of_wind", "10m_v_component_of_wind")
+_CONSTANT = ("land_sea_mask", "orography", "lattitude")
+
+
+def plan(shapes: Shapes, facts: Facts, what: str, named: Mapping[str, Any]) -> dict[str, Any]:
+    """Settle what shapes do not give: from arguments, from the record, from published defaults, each with its source."""
+    known = facts.recorded if facts.recorded.get("backbone", "climax") == "climax" else {}
+    sources: dict[str, str] = {}
+    assumed: list[str] = []
+
+    def pick(name: str, convert: Any) -> Any:
+        given, recorded = named.get(name), known.get(name)
+        value, sources[name] = settle(
+            name, None if given is None else convert(given), None if recorded is None else convert(recorded), what
+        )
+        return value
+
+    names = lambda v: tuple(str(n) for n in ([v] if isinstance(v, str) else v))  # noqa: E731 -- one conversion, used thrice
+    variables = pick("variables", names)
+    if variables is None:
+        variables, sources["variables"] = default_variables(shapes, what), "preset"
+        assumed.append("variables: the 48 of the published checkpoints, because the file has 48 and names none")
+    if len(variables) != shapes.variables or len(set(variables)) != len(variables):
+        raise CheckpointError(
+            what,
+            found=f"{len(variables)} names, {len(set(variables))} of them different",
+            expected=f"{shapes.variables} different names, as many as the checkpoint has",
+            remedy="Name the variables of the checkpoint, in training order.",
+        )
+    grid = pick("grid", lambda v: tuple(int(n) for n in v))
+    if grid is None:
+        grid = shapes.likely_grid
+        if grid is None:
+            raise CheckpointError(
+                what,
+                found=f"{shapes.tokens} tokens of {shapes.patch}×{shapes.patch} points, which fit no grid of shape 1:2",
+                expected="grid=(rows, columns)",
+                remedy="Name the grid.",
+            )
+        sources["grid"] = "shapes"
+        assumed.append(f"grid {grid[0]}×{grid[1]}: the one with twice as many columns as rows that gives {shapes.tokens} tokens")
+    if len(grid) != 2 or any(n % shapes.patch for n in grid) or (grid[0] // shapes.patch) * (grid[1] // shapes.patch) != shapes.tokens:
+        raise CheckpointError(
+            what,
+            found=f"grid {'×'.join(map(str, grid))}, patch {shapes.patch}",
+            expected=f"a grid of {shapes.tokens} patches"
+            + (f", such as {'×'.join(map(str, shapes.likely_grid))}" if shapes.likely_grid else ""),
+            remedy="Name the grid that the checkpoint was trained on.",
+        )
+    heads = pick("num_heads", int)
+    if heads is not None and (heads < 1 or shapes.width % heads):
+        raise CheckpointError(
+            what,
+            found=f"{heads} heads",
+            expected=f"a divisor of the width {shapes.width}: {', '.join(map(str, shapes.head_candidates))}",
+            remedy="Name the head count of training.",
+        )
+    ins = pick("in_variables", names)
+    if ins is None:
+        ins, sources["in_variables"] = variables, "variables"
+    outs = pick("out_variables", names) if named.get("out_variables") is None else names(named["out_variables"])
+    sources.setdefault("out_variables", "given")
+    if outs is None:
+        outs = tuple(n for n in _TARGETS if n in variables) or tuple(n for n in variables if n not in _CONSTANT)
+        sources["out_variables"] = "preset"
+        assumed.append(f"out_variables: {', '.join(outs[:5])}")
+    unknown = [n for n in (*ins, *outs) if n not in variables]
+    if unknown:
+        raise CheckpointError(
+            what,
+            found=f"variables that the checkpoint does not have: {', '.join(unknown[:6])}",
+            expected=f"names among {', '.join(variables[:8])}…",
+            remedy="Use the checkpoint's own names.",
+        )
+    leads = named.get("lead_hours")
+    leads, sources["lead_hours"] = (leads, "given") if leads is not None else (known.get("lead_hours"), "recorded")
+    if leads is None:
+        leads, sources["lead_hours"] = (72.0,), "preset"
+        assumed.append("lead time 72 h: not recorded; the network takes any, forecasts are good only at those it was trained for")
+    leads = tuple(float(h) for h in (leads if isinstance(leads, list | tuple) else [leads]))
+    return {
+        "variables": variables,
+        "grid": grid,
+        "num_heads": heads,
+        "in_variables": ins,
+        "out_variables": outs,
+        "lead_hours": leads,
+        "sources": sources,
+        "assumed": assumed,
+    }
+
+
+def match_keys(
+    state: Mapping[str, "torch.Tensor"], wanted: Mapping[str, "torch.Tensor"], outside: Sequence[str], what: str
+) -> dict[str, list[str]]:
+    """Matched, missing, unexpected keys and shapes that differ; raises where anything is missing or differs."""
+    shapes = [
+        f"{k}: {tuple(state[k].shape)} instead of {tuple(wanted[k].shape)}"
+        for k in wanted
+        if k in state and state[k].shape != wanted[k].shape
+    ]
+    table = {
+        "matched": [k for k in wanted if k in state and state[k].shape == wanted[k].shape],
+        "missing": [k for k in wanted if k not in state],
+        "unexpected": [k for k in state if k not in wanted] + list(outside),
+        "shapes": shapes,
+    }
+    broken = [k for k in table["matched"] if not bool(state[k].isfinite().all())]
+    if broken:
+        raise CheckpointError(
+            what,
+            found=f"weights that are not finite in {', '.join(broken[:5])}",
+            expected="finite weights",
+            remedy="Use an earlier checkpoint: this training run had diverged.",
+        )
+    if table["missing"] or shapes:
+        parts = [f"{len(table['matched'])} keys matched"]
+        for name in ("missing", "shapes", "unexpected"):
+            if table[name]:
+                parts.append(f"{len(table[name])} {name}: {', '.join(table[name][:5])}{', …' if len(table[name]) > 5 else ''}")
+        raise CheckpointError(
+            what,
+            found="; ".join(parts),
+            expected=f"all {len(wanted)} keys of the network with their shapes",
+            remedy="Missing weights would stay random, so nothing is run. Export the whole state dict, or name the right architecture.",
+        )
+    return table
+
+
+def revision(state: Mapping[str, "torch.Tensor"], architecture: Mapping[str, Any]) -> str:
+    """Hash of tensor contents and of the architecture that was named."""
+    digest = hashlib.sha256(json.dumps(architecture, sort_keys=True).encode())
+    for key in sorted(state):
+        tensor = state[key].detach().to("cpu").contiguous()
+        digest.update(f"{key} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()

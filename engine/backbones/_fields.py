@@ -1,0 +1,99 @@
+"""Reading cases of gridded data for a model: names, units and grid are checked here, the model gets plain arrays."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine import lexicon
+from engine.errors import DatasetError
+from engine.types import Dataset
+
+
+def check_grid(dataset: Dataset, grid: tuple[int, int], latitude: NDArray | None = None, longitude: NDArray | None = None) -> None:
+    """Refuse data on another grid than the model's: by size, and by coordinate where the model's are known."""
+    found = dataset.grid
+    if found != grid:
+        hint = "Bring data on the model's grid (regrid it first)."
+        if found == grid[::-1]:
+            hint = "Rows and columns seem to be swapped: write the data with latitude before longitude."
+        elif found[1] == grid[1] and abs(found[0] - grid[0]) == 1:
+            hint = "One grid has both poles, the other has not (721 or 720 rows): select the model's latitudes by value, not by position."
+        raise DatasetError(
+            "grid", found=f"{found[0]}×{found[1]} (latitude × longitude)", expected=f"{grid[0]}×{grid[1]}, the model's", remedy=hint
+        )
+    for axis, wanted in (("latitude", latitude), ("longitude", longitude)):
+        if wanted is None:
+            continue
+        values = dataset.fields[axis].values
+        worst = int(np.argmax(np.abs(values - wanted)))
+        spacing = float(np.abs(np.diff(wanted)).min())
+        if abs(float(values[worst]) - float(wanted[worst])) > 0.05 * spacing:
+            raise DatasetError(
+                "grid",
+                found=f"{axis} {values[worst]:.4f} at position {worst}",
+                expected=f"{wanted[worst]:.4f}, as in training",
+                remedy="Regrid the data to the model's coordinates.",
+            )
+
+
+def read_fields(dataset: Dataset, wanted: Mapping[str, str], positions: Sequence[int], *, complete: bool) -> NDArray[np.float32]:
+    """Variables in the units that the model works in, `(case, variable, H, W)` float32.
+
+    `wanted` maps name to units. `complete` refuses missing values and names the first. Raises DatasetError for a variable
+    that is neither there nor can be had by a conversion.
+    """
+    available = dataset.units
+    # each time is read once, in file order, however the cases overlap
+    unique, back = np.unique(np.asarray(positions, np.int64), return_inverse=True)
+    sources: dict[str, tuple[str, Any] | None] = {}
+    for name, units in wanted.items():
+        found = lexicon.obtain(name, units, available)
+        if found is None and name != "lattitude":
+            raise DatasetError(
+                "variables",
+                found=", ".join(f"{k} ({u})" for k, u in sorted(available.items())[:20]) or "none",
+                expected=f"{name} in {units}",
+                remedy="Bring a file with this variable, or name which of yours it is with rename=.",
+            )
+        sources[name] = None if found is None else (found[0], found[2])
+    columns = sorted({s[0] for s in sources.values() if s})
+    # one thread: the libraries below are not thread-safe, and a batch is small
+    part = dataset.fields[columns].isel(time=unique).compute(scheduler="synchronous")
+    result = np.empty((len(positions), len(wanted), *dataset.grid), np.float32)
+    for i, name in enumerate(wanted):
+        source = sources[name]
+        if source is None:  # latitude as a field follows from the grid
+            result[:, i] = dataset.fields["latitude"].values.astype(np.float32)[:, None]
+            continue
+        variable = part[source[0]].transpose("time", "latitude", "longitude")
+        result[:, i] = source[1](variable.values.astype(np.float32))[back]
+    if complete and np.isnan(result).any():
+        case, i, row, column = (int(n) for n in np.argwhere(np.isnan(result))[0])
+        name, share = list(wanted)[i], float(np.isnan(result[:, i]).mean())
+        row_column = f"latitude {float(dataset.fields['latitude'][row]):.2f}, longitude {float(dataset.fields['longitude'][column]):.2f}"
+        where = f"{dataset.fields['time'].values[positions[case]]!s:.16}, {row_column}"
+        raise DatasetError(
+            f"input {name}",
+            found=f"{share:.2%} of its values missing, the first at {where}",
+            expected="no missing values in a model's input",
+            remedy="Fill or leave out these times; they are not replaced silently.",
+        )
+    return result
+
+
+def share_of_year(times: NDArray) -> NDArray[np.float64]:
+    """Times as a share of their calendar's year, 0 … 1: cftime in any calendar, or datetime64."""
+    if np.issubdtype(times.dtype, np.datetime64):
+        year = times.astype("datetime64[Y]")
+        start, end = year.astype("datetime64[s]"), (year + 1).astype("datetime64[s]")
+        return (times.astype("datetime64[s]") - start) / (end - start)
+    result = []
+    for t in times:
+        start, end = (
+            t.replace(month=1, day=1, hour=0, minute=0, second=0, microsecond=0),
+            t.replace(year=t.year + 1, month=1, day=1, hour=0, minute=0, second=0, microsecond=0),
+        )
+        result.append((t - start) / (end - start))
+    return np.asarray(result, np.float64)

@@ -1,0 +1,220 @@
+"""The one canonical form: `<quantity>_<hPa>` variables on `(time, latitude, longitude)`, canonical units, all changes said.
+
+Latitude runs north to south, longitude 0 … 360 west to east, values are float32 and lazy. Member, initial and lead time
+dimensions of forecast files stay, under the engine's names.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import numpy as np
+
+from engine import lexicon
+from engine.data._coordinates import axis_of, order_times, orient, rename_axes
+from engine.data._units import sample, settle_units
+from engine.errors import DatasetError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+ENTRIES: tuple[Any, ...] = ()
+"""No reader: what all readers share."""
+
+_KEPT = ("member", "init_time", "lead_time", "time", "latitude", "longitude")
+_CHUNK = 2**20
+"""Bytes of one variable that are read at a time."""
+
+
+def conform(
+    data: "xr.Dataset", what: str = "dataset", *, rename: Mapping[str, str] | None = None, variables: Sequence[str] | None = None
+) -> "tuple[xr.Dataset, tuple[str, ...]]":
+    """The dataset in canonical form, and in plain words what was changed.
+
+    `rename` maps the file's names to canonical ones where the lexicon cannot know; `variables` keeps only these. Raises
+    DatasetError for grids, times or units that cannot be settled.
+    """
+    changes: list[str] = list(data.attrs.get("reader_notes", ()))
+    if rename:
+        unknown = sorted(set(rename) - set(map(str, data.data_vars)))
+        if unknown:
+            raise DatasetError(
+                what,
+                found=f"variables {', '.join(map(str, data.data_vars))}",
+                expected=f"{', '.join(unknown)}, which is to be renamed",
+                remedy="Use the names in the file.",
+            )
+        data = data.rename(dict(rename))
+        changes += [f"{old} renamed to {new}, as asked" for old, new in rename.items()]
+    data = rename_axes(data, what, changes)
+    data = orient(data, what, changes)
+    data = order_times(data, what, changes)
+    fields = _named(data, what, changes)
+    if variables is not None:
+        fields = _chosen(fields, variables, what)
+    result = {}
+    for name, field in fields.items():
+        final, units, said = settle_units(name, field.attrs, sample(field), what)
+        if said:
+            changes.append(said)
+        if final in result:
+            raise DatasetError(
+                what,
+                found=f"two variables that are both {final}",
+                expected="one",
+                remedy="Choose one with variables= or drop one from the file.",
+            )
+        lazy = _lazy(field)
+        target = lexicon.units_of(final) or units
+        how = lexicon.conversion(units, target)
+        if how is None:
+            raise DatasetError(
+                f"{what}: {name}",
+                found=f"units {units!r}",
+                expected=f"{target} or a unit that converts to it",
+                remedy="Convert the variable.",
+            )
+        if how[0]:
+            lazy = lazy.map_blocks(how[1], dtype=np.float32)
+            changes.append(f"{final}: {units} to {target}, {how[0]}")
+        if final != field.name and str(field.attrs.get("file_name")) != final:
+            changes.append(f"{field.attrs.get('file_name', field.name)} is {final}")
+        result[final] = field.copy(deep=False, data=lazy).assign_attrs(units=target, long_name=lexicon.title_of(final))
+        result[final].attrs = {"units": target, "long_name": lexicon.title_of(final)}
+        result[final].encoding = {}
+    import xarray as xr
+
+    attrs = {k: str(v)[:500] for k, v in data.attrs.items() if k in ("title", "source", "institution")}
+    return xr.Dataset({str(k): v.rename(k).transpose(*(d for d in _KEPT if d in v.dims)) for k, v in result.items()}, attrs=attrs), tuple(
+        changes
+    )
+
+
+def _lazy(field: "xr.DataArray") -> Any:
+    """The field's values as a float32 dask array, in pieces of about 1 MB along time and its other leading dimensions."""
+    size = field.sizes["latitude"] * field.sizes["longitude"] * 4
+    pieces: dict[Any, int] = {d: 1 for d in field.dims} | {"latitude": -1, "longitude": -1}
+    if "time" in field.dims:
+        stored = int(field.encoding.get("preferred_chunks", {}).get("time", 1) or 1)
+        # a multiple of what is stored together: half a chunk costs as much as a whole one
+        pieces["time"] = stored * max(1, _CHUNK // (size * stored))
+    # the bare variable under a name of its own: naming it by content would read and pickle every coordinate
+    chunked: Any = field.variable.chunk(pieces, name=f"field-{uuid4().hex}").data
+    return chunked.astype(np.float32)
+
+
+def _chosen(fields: "dict[str, xr.DataArray]", variables: Sequence[str], what: str) -> "dict[str, xr.DataArray]":
+    wanted = {lexicon.canonical(v) or v: v for v in variables}
+    family = {n.replace("geopotential_height", "geopotential"): n for n in fields}
+    kept = {}
+    for name, asked in wanted.items():
+        found = name if name in fields else family.get(name.replace("geopotential_height", "geopotential"))
+        if found is None:
+            raise DatasetError(
+                what, found=", ".join(sorted(fields)), expected=asked, remedy="Choose among the variables that the file has."
+            )
+        kept[found] = fields[found]
+    return kept
+
+
+def _named(data: "xr.Dataset", what: str, changes: list[str]) -> "dict[str, xr.DataArray]":
+    """Fields by canonical name, levels taken apart; what is no field on the grid is left out and said."""
+    fields: dict[str, xr.DataArray] = {}
+    left: list[str] = []
+    for key in data.data_vars:
+        field = data[key]
+        if not {"latitude", "longitude"} <= set(field.dims) or not np.issubdtype(field.dtype, np.number):
+            left.append(str(key))
+            continue
+        single = [d for d in field.dims if d not in (*_KEPT, "level") and field.sizes[d] == 1]
+        field = field.isel({d: 0 for d in single})
+        extra = [d for d in field.dims if d not in (*_KEPT, "level")]
+        if extra:
+            left.append(f"{key} (dimension {', '.join(map(str, extra))})")
+            continue
+        for level, part in _levels(field, what):
+            name = _name(str(key), field.attrs, level)
+            part = part.drop_vars([c for c in part.coords if c not in part.dims])
+            part.attrs = {**field.attrs, "file_name": str(key) if level is None else f"{key} at {level:g} hPa"}
+            if name in fields:
+                raise DatasetError(
+                    what,
+                    found=f"{key} and {fields[name].attrs['file_name']}, which are both {name}",
+                    expected="one variable of that name",
+                    remedy="Choose one with variables=, or rename with rename=.",
+                )
+            fields[name] = part.rename(name)
+    if left:
+        changes.append("left out, not fields on the grid: " + ", ".join(left))
+    if not fields:
+        raise DatasetError(
+            what,
+            found=f"variables {', '.join(map(str, data.data_vars)) or 'none'}",
+            expected="at least one field with latitude and longitude",
+            remedy="Choose a file with gridded fields.",
+        )
+    return fields
+
+
+def _levels(field: "xr.DataArray", what: str) -> "list[tuple[float | None, xr.DataArray]]":
+    scalar = next(
+        (c for c in field.coords if c not in field.dims and axis_of(str(c), field[c].attrs) == "level" and field[c].ndim == 0), None
+    )
+    if "level" not in field.dims:
+        return [(None if scalar is None else _pressure(float(field[scalar]), field[scalar].attrs, what), field)]
+    if "level" not in field.coords:
+        raise DatasetError(
+            what,
+            found=f"{field.name} with a level dimension without values",
+            expected="pressures in hPa",
+            remedy="Write the level coordinate into the file.",
+        )
+    axis = field["level"]
+    return [(_pressure(float(value), axis.attrs, what), field.isel(level=i)) for i, value in enumerate(axis.values)]
+
+
+def _pressure(value: float, attrs: dict, what: str) -> float:
+    """A level's pressure in hPa; model levels are refused."""
+    standard, units = str(attrs.get("standard_name", "")), str(attrs.get("units", "")).lower()
+    if "sigma" in standard or "hybrid" in standard:
+        raise DatasetError(
+            what, found=f"model levels ({standard})", expected="pressure levels", remedy="Interpolate to pressure levels first."
+        )
+    if units in ("pa", "pascal") or (units not in ("hpa", "mbar", "mb", "millibar", "millibars") and value > 1100):
+        value /= 100
+    if not 0 < value <= 1100:
+        raise DatasetError(
+            what, found=f"level {value:g}", expected="a pressure up to 1100 hPa", remedy="Check the level coordinate and its units."
+        )
+    return value
+
+
+def _name(key: str, attrs: dict, level: float | None) -> str:
+    known = lexicon.identify(key)
+    if known is None:
+        standard = str(attrs.get("standard_name", ""))
+        by_standard = [q for q in lexicon.QUANTITIES if q.standard_name == standard and q.surface is (level is None)]
+        known = (
+            (by_standard[0], None)
+            if (len(by_standard) == 1 and standard not in ("latitude", "eastward_wind", "northward_wind", "air_temperature"))
+            or (by_standard and level is not None)
+            else None
+        )
+    if known is None:
+        return key if level is None else f"{key}_{level:g}"
+    quantity, named = known
+    if named is None and level is None and not quantity.surface:
+        attr = next(
+            (
+                attrs[k]
+                for k in ("level", "pressure_level", "GRIB_level")
+                if k in attrs and str(attrs.get("GRIB_typeOfLevel", "isobaricInhPa")).startswith("isobaric")
+            ),
+            None,
+        )
+        try:
+            level = float(np.asarray(attr)) if attr is not None else None
+        except ValueError:
+            level = float(digits) if (digits := "".join(c for c in str(attr) if c.isdigit())) else None
+    number = named if named is not None else level
+    return quantity.stem if number is None or quantity.surface else f"{quantity.stem}_{number:g}"

@@ -1,0 +1,166 @@
+"""The trade-off over ν: calibration against accuracy, both with their sampling uncertainty; a click on a point chooses its ν."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from engine.errors import SpecError
+from engine.figures._chart import Axis, Chart, Layer, Line, Note, Panel, Points, Rule
+from engine.figures._charted import Charted, Table
+from engine.figures._select import Selection, between, operating_points
+from engine.figures._style import in_units, number, percent, pretty_units
+
+_NAMES = {"calibration_first": "best calibrated", "score_oriented": "best score"}
+_PLACES = (
+    ("top right", 1, 1),
+    ("bottom right", 1, -1),
+    ("top left", -1, 1),
+    ("bottom left", -1, -1),
+    ("middle right", 1, 0),
+    ("middle left", -1, 0),
+)
+
+
+class TradeOff(Charted):
+    """A point per ν: fair CRPS along x, miscalibration along y (`calibration="w1_pit"`, or "coverage_95": its error)."""
+
+    key = "trade_off"
+    title = "Which ν is honest, and what does honesty cost?"
+    accepts = frozenset({"calibration"})
+    nus = 1
+
+    def table(self, s: Selection) -> Table:
+        """One row a ν; `operating_point` names the points that the run chose on its calibration split."""
+        import pandas as pd
+
+        kind = s.options.get("calibration") or "w1_pit"
+        if kind not in ("w1_pit", "coverage_95"):
+            raise SpecError("figure option calibration", found=repr(kind), expected="w1_pit or coverage_95", remedy="Choose one of these.")
+        name, shift = ("w1_pit", 0.0) if kind == "w1_pit" else ("coverage_error_95", s.nominal)
+        columns: dict[str, Any] = {"nu": [int(n) for n in s.verification["nu"].values]}
+        for out, source, minus in (("crps_fair", "crps_fair", 0.0), (name, kind, shift)):
+            for end in ("", "_low", "_high"):
+                columns[out + end] = s.at(source + end).values - minus
+        table = pd.DataFrame(columns)
+        chosen = operating_points(s.verification)
+        table["operating_point"] = [" and ".join(_NAMES.get(k, k) for k, n in chosen.items() if n == nu) for nu in table["nu"]]
+        table["chosen"] = table["nu"] == s.nu
+        return table.dropna(subset=["crps_fair", name]).reset_index(drop=True)
+
+    def chart(self, table: Table, s: Selection) -> Chart:
+        """Curve in ν order, error bars on both axes, operating points named on the spot."""
+        y = str(table.columns[4])
+        units = in_units(s.units)
+        best, sharp = table.loc[table[y].abs().idxmin()], table.loc[table["crps_fair"].idxmin()]
+        title = self._message(s, int(best["nu"]), int(sharp["nu"]), table)
+        names = [f"{s.label(n)}" + (f" · {p}" if p else "") for n, p in zip(table["nu"], table["operating_point"], strict=True)]
+        hover = [
+            f"<b>{s.label(r.nu)}</b><br>CRPS {between(r.crps_fair, r.crps_fair_low, r.crps_fair_high)}{units}<br>"
+            f"{'W₁(PIT)' if y == 'w1_pit' else 'coverage error'} "
+            f"{between(getattr(r, y), getattr(r, y + '_low'), getattr(r, y + '_high'))}<br>click to choose this ν"
+            for r in table.itertuples()
+        ]
+        x_range, y_range = _range(table, "crps_fair", 0.16), _range(table, y, 0.1)
+        if y == "w1_pit":
+            y_range = (min(0.0, y_range[0]), y_range[1])
+        places = _label_places(table["crps_fair"].to_numpy(), table[y].to_numpy(), names, x_range, y_range)
+        xs, ys = table["crps_fair"].tolist(), table[y].tolist()
+        error = {
+            "low": table[y + "_low"].tolist(),
+            "high": table[y + "_high"].tolist(),
+            "x_low": table["crps_fair_low"].tolist(),
+            "x_high": table["crps_fair_high"].tolist(),
+        }
+        layers: list[Layer] = [
+            Line(xs, ys, colour="muted", width=1.4),
+            Points(xs, ys, colour="accent", size=9, hover=hover, values=table["nu"].tolist(), **error),
+        ]
+        marked = [(p, x, v) for p, x, v in zip(table["operating_point"], xs, ys, strict=True) if p]
+        layers += [Points([x], [v], colour="good", symbol="star" if "calibrated" in p else "diamond", size=14) for p, x, v in marked]
+        now = table[table["chosen"]]
+        layers.append(Points(now["crps_fair"].tolist(), now[y].tolist(), colour="second", symbol="ring", size=20))
+        bold = [f"<b>{n}</b>" if p or c else n for n, p, c in zip(names, table["operating_point"], table["chosen"], strict=True)]
+        layers.append(Points(xs, ys, colour="ink", symbol="none", size=14, text=bold, place=places))
+        if y == "w1_pit":
+            layers.append(Note(x_range[0], y_range[0], "↙ better on both", colour="good", anchor="left", shift=12))
+            label = "miscalibration: W₁ distance of the PIT from uniform"
+        else:
+            layers.append(Rule("y", 0.0, colour="good", dash=False, label=f"perfect at M = {s.members}"))
+            label = f"coverage of the 95% interval minus {percent(s.nominal, 1)}"
+        panel = Panel(Axis(f"error: fair CRPS{units}", x_range), Axis(label, y_range, percent=y != "w1_pit"), tuple(layers))
+        footer = s.footer("CRPS: fair estimator", f"bars on both axes: {s.bootstrap()}")
+        subtitle = f"{s.subject(nu=False)} · one point per ν; ring: the ν now looked at"
+        return Chart(title, subtitle, footer, (panel,), height=520)
+
+    def _message(self, s: Selection, best: int, sharp: int, table: Table) -> str:
+        if best == sharp:
+            return f"{s.label(best)} has both the smallest error and the best calibration"
+        rows = table.set_index("nu")["crps_fair"]
+        cost = rows[best] / rows[sharp] - 1
+        return (
+            f"{s.label(best)} is best calibrated, {s.label(sharp)} has the smallest error ({percent(cost, 1)} smaller)"
+            if cost > 0
+            else f"{s.label(best)} is best calibrated"
+        )
+
+    def words(self, table: Table, s: Selection) -> str:
+        """Best ν of each kind with numbers, and the ends of the grid."""
+        y = str(table.columns[4])
+        name = "W₁(PIT)" if y == "w1_pit" else "coverage error"
+        best, sharp = table.loc[table[y].abs().idxmin()], table.loc[table["crps_fair"].idxmin()]
+        units = f" {pretty_units(s.units)}".rstrip()
+        text = (
+            f"Trade-off over {len(table)} values of ν for {s.subject(nu=False)}, M = {s.members}. Smallest |{name}| at "
+            f"{s.label(int(best['nu']))}: "
+            f"{between(best[y], best[y + '_low'], best[y + '_high'])}. Smallest fair CRPS at {s.label(int(sharp['nu']))}: "
+            f"{between(sharp['crps_fair'], sharp['crps_fair_low'], sharp['crps_fair_high'])}{units}. "
+        )
+        points = [f"{p} {s.label(n)}" for n, p in zip(table["nu"], table["operating_point"], strict=True) if p]
+        first, last = table.iloc[0], table.iloc[-1]
+        ends = (
+            f"From {s.label(int(first['nu']))} to {s.label(int(last['nu']))} CRPS goes from "
+            f"{number(first['crps_fair'])} to {number(last['crps_fair'])}{units}."
+        )
+        return text + (f"Chosen on the calibration split: {', '.join(points)}. " if points else "") + ends
+
+
+def _range(table: Table, name: str, margin: float) -> tuple[float, float]:
+    """An axis range that holds every bar, with room for labels."""
+    low, high = float(table[[name, name + "_low"]].min().min()), float(table[[name, name + "_high"]].max().max())
+    pad = (high - low or abs(high) or 1.0) * margin
+    return low - pad, high + pad
+
+
+def _label_places(
+    x: np.ndarray, y: np.ndarray, names: Sequence[str], x_range: tuple[float, float], y_range: tuple[float, float]
+) -> list[str]:
+    """For each label the first side at which it meets no other label, no point and no edge, counted on a typical 700 × 400 drawing."""
+    px, py = (x - x_range[0]) / (x_range[1] - x_range[0]) * 640, (y - y_range[0]) / (y_range[1] - y_range[0]) * 380
+    taken: list[tuple[float, float, float, float]] = [(a - 7, b - 7, a + 7, b + 7) for a, b in zip(px, py, strict=True)]
+    # the curve itself is in the way too
+    for i in range(len(px) - 1):
+        taken += [
+            (a - 1, b - 1, a + 1, b + 1) for a, b in zip(np.linspace(px[i], px[i + 1], 40), np.linspace(py[i], py[i + 1], 40), strict=True)
+        ]
+    places = []
+    for a, b, name in zip(px, py, names, strict=True):
+        width, options = 7.2 * len(name), []
+        for place, side, up in _PLACES:
+            left = a + 9 if side > 0 else a - 9 - width
+            box = (
+                left,
+                b + 5 * up + (0 if up > 0 else -15 if up < 0 else -8),
+                left + width,
+                b + 5 * up + (15 if up > 0 else 0 if up < 0 else 8),
+            )
+            clash = sum(box[0] < t[2] and t[0] < box[2] and box[1] < t[3] and t[1] < box[3] for t in taken)
+            clash += 100 * (box[0] < 0 or box[2] > 640) + 20 * (box[1] < 0 or box[3] > 380)
+            options.append((clash, len(options), place, box))
+        _, _, place, box = min(options)
+        places.append(place)
+        taken.append(box)
+    return places
+
+
+ENTRIES = (TradeOff(),)

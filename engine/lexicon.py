@@ -1,0 +1,250 @@
+"""Variables: canonical names, units, aliases and plausible ranges, and the conversions between units of one quantity.
+
+Canonical names are those of ClimaX (`temperature_850`, `2m_temperature`, `geopotential_500`) plus
+`geopotential_height_<hPa>` for files that hold heights.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+G0 = 9.80665
+"""Standard gravity in m s-2 (WMO): geopotential = G0 × geopotential height."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A physical quantity: `stem` of its canonical name, units, short names in the wild, CF standard name, plausible range."""
+
+    stem: str
+    title: str
+    units: str
+    short: tuple[str, ...]
+    standard_name: str
+    plausible: tuple[float, float]
+    surface: bool = False
+
+
+QUANTITIES = (
+    Quantity("geopotential", "geopotential", "m2 s-2", ("z",), "geopotential", (-6e3, 4.5e5)),
+    Quantity("geopotential_height", "geopotential height", "m", ("zg", "gh", "hgt"), "geopotential_height", (-600.0, 4.6e4)),
+    Quantity("temperature", "temperature", "K", ("t", "ta"), "air_temperature", (130.0, 350.0)),
+    Quantity("u_component_of_wind", "eastward wind", "m s-1", ("u", "ua"), "eastward_wind", (-200.0, 200.0)),
+    Quantity("v_component_of_wind", "northward wind", "m s-1", ("v", "va"), "northward_wind", (-200.0, 200.0)),
+    Quantity("specific_humidity", "specific humidity", "kg kg-1", ("q", "hus"), "specific_humidity", (-1e-3, 0.05)),
+    Quantity("relative_humidity", "relative humidity", "%", ("r", "hur"), "relative_humidity", (-20.0, 200.0)),
+    Quantity("2m_temperature", "2 m temperature", "K", ("t2m", "2t", "tas"), "air_temperature", (150.0, 350.0), surface=True),
+    Quantity(
+        "10m_u_component_of_wind", "10 m eastward wind", "m s-1", ("u10", "10u", "uas"), "eastward_wind", (-120.0, 120.0), surface=True
+    ),
+    Quantity(
+        "10m_v_component_of_wind", "10 m northward wind", "m s-1", ("v10", "10v", "vas"), "northward_wind", (-120.0, 120.0), surface=True
+    ),
+    Quantity("land_sea_mask", "land-sea mask", "1", ("lsm", "sftlf"), "land_binary_mask", (-0.01, 1.01), surface=True),
+    Quantity("orography", "orography", "m", ("orog",), "surface_altitude", (-1000.0, 9000.0), surface=True),
+    Quantity("lattitude", "latitude", "degrees_north", ("lat2d",), "latitude", (-90.0, 90.0), surface=True),
+)
+_BY_STEM = {q.stem: q for q in QUANTITIES}
+_BY_SHORT = {s: q for q in QUANTITIES for s in q.short}
+
+PRESSURE_LEVELS = (50, 250, 500, 600, 700, 850, 925)
+CLIMAX_48 = (
+    "land_sea_mask",
+    "orography",
+    "lattitude",
+    "2m_temperature",
+    "10m_u_component_of_wind",
+    "10m_v_component_of_wind",
+    *(
+        f"{stem}_{level}"
+        for stem in ("geopotential", "u_component_of_wind", "v_component_of_wind", "temperature", "relative_humidity", "specific_humidity")
+        for level in PRESSURE_LEVELS
+    ),
+)
+"""The 48 variables of the pretrained ClimaX checkpoints, in their order."""
+
+_SAME = {
+    "m**2 s**-2": "m2 s-2",
+    "m^2/s^2": "m2 s-2",
+    "m2/s2": "m2 s-2",
+    "m**2/s**2": "m2 s-2",
+    "m^2 s^-2": "m2 s-2",
+    "j kg-1": "m2 s-2",
+    "j/kg": "m2 s-2",
+}
+_SAME |= {
+    "gpm": "m",
+    "metre": "m",
+    "meter": "m",
+    "metres": "m",
+    "meters": "m",
+    "geopotential meter": "m",
+    "m s**-1": "m s-1",
+    "m/s": "m s-1",
+}
+_SAME |= {
+    "kelvin": "K",
+    "k": "K",
+    "degrees_kelvin": "K",
+    "degc": "degC",
+    "celsius": "degC",
+    "c": "degC",
+    "°c": "degC",
+    "degree_celsius": "degC",
+}
+_SAME |= {"kg kg**-1": "kg kg-1", "kg/kg": "kg kg-1", "": "1", "none": "1", "(0 - 1)": "1", "0-1": "1", "percent": "%", "gpdm": "dam"}
+
+CONVERSIONS: dict[tuple[str, str], tuple[str, Callable[[NDArray], NDArray]]] = {
+    ("m2 s-2", "m"): (f"divided by g0 = {G0} m s-2", lambda a: a / np.float32(G0)),
+    ("m", "m2 s-2"): (f"multiplied by g0 = {G0} m s-2", lambda a: a * np.float32(G0)),
+    ("dam", "m"): ("multiplied by 10", lambda a: a * np.float32(10)),
+    ("degC", "K"): ("273.15 added", lambda a: a + np.float32(273.15)),
+    ("K", "degC"): ("273.15 subtracted", lambda a: a - np.float32(273.15)),
+    ("%", "1"): ("divided by 100", lambda a: a / np.float32(100)),
+    ("1", "%"): ("multiplied by 100", lambda a: a * np.float32(100)),
+    ("g kg-1", "kg kg-1"): ("divided by 1000", lambda a: a / np.float32(1000)),
+}
+"""(from, to) to what is done in words, and the function."""
+
+
+def normal_units(units: str) -> str:
+    """One spelling for each unit: `m**2 s**-2` → `m2 s-2`, `gpm` → `m`."""
+    text = " ".join(str(units).split())
+    return _SAME.get(text.lower(), text)
+
+
+def identify(name: str) -> tuple[Quantity, int | None] | None:
+    """Quantity and pressure level (hPa) of a name in the wild: `z500`, `ta850`, `geopotential_500`, `t2m`; None if unknown."""
+    low = name.strip().lower()
+    if low in _BY_STEM:
+        return _BY_STEM[low], None
+    if low in _BY_SHORT:
+        return _BY_SHORT[low], None
+    match = re.fullmatch(r"(.+?)_?(\d{1,4})(?:_?hpa)?", low)
+    if match and not match[1].endswith("_"):
+        quantity = _BY_STEM.get(match[1]) or _BY_SHORT.get(match[1])
+        if quantity and not quantity.surface:
+            return quantity, int(match[2])
+    return None
+
+
+def canonical(name: str) -> str | None:
+    """Canonical name of a name in the wild, or None."""
+    known = identify(name)
+    if known is None:
+        return None
+    quantity, level = known
+    return quantity.stem if level is None else f"{quantity.stem}_{level}"
+
+
+def units_of(name: str) -> str | None:
+    """Canonical units of a variable, None if it is unknown."""
+    known = identify(name)
+    return known[0].units if known else None
+
+
+def title_of(name: str) -> str:
+    """How a page names it: `Z500 geopotential height`, `T850 temperature`."""
+    known = identify(name)
+    if known is None:
+        return name
+    quantity, level = known
+    if level is None:
+        return quantity.title
+    letter = {"geopotential": "Z", "geopotential_height": "Z"}.get(quantity.stem, quantity.stem[0].upper())
+    return f"{letter}{level} {quantity.title}"
+
+
+def normal_height(level: float) -> float:
+    """Geopotential height in m of a pressure in hPa in the ICAO standard atmosphere (isothermal above 226 hPa)."""
+    if level >= 226.32:
+        return 44330.8 * (1 - (level / 1013.25) ** 0.190263)
+    return 11000.0 + 6341.6 * float(np.log(226.32 / level))
+
+
+def percentile_of(name: str) -> float:
+    """Which percentile of a field tells its units: the median, or for humidities the 99th (most of a field is near zero)."""
+    known = identify(name)
+    return 99.0 if known and known[0].stem.endswith("humidity") else 50.0
+
+
+def expected_range(quantity: Quantity, level: int | None) -> tuple[float, float]:
+    """Where `percentile_of` a global or regional field should lie, in the quantity's canonical units.
+
+    Heights get a band around the standard atmosphere, wide enough for polar night and tropics and narrow enough to tell
+    metres from m2 s-2 (a factor of 9.8) at every level above the boundary layer.
+    """
+    if quantity.stem == "relative_humidity":
+        return 10.0, 200.0
+    if quantity.stem == "specific_humidity":
+        return (2e-4 if level is not None and level >= 700 else 0.0), 0.05
+    if level is None or quantity.stem not in ("geopotential", "geopotential_height"):
+        return quantity.plausible
+    height = normal_height(level)
+    low, high = 0.88 * height - 500, 1.05 * height + 350
+    return (low, high) if quantity.stem == "geopotential_height" else (low * G0, high * G0)
+
+
+def readings(name: str, value: float) -> list[str]:
+    """Units in which a field's `percentile_of` would be plausible for this variable, its canonical ones first."""
+    known = identify(name)
+    if known is None:
+        return []
+    quantity, level = known
+    low, high = expected_range(quantity, level)
+    sources = [quantity.units, *(source for source, target in CONVERSIONS if target == quantity.units)]
+    if quantity.stem == "geopotential":
+        sources.append("dam")
+    fits = []
+    for source in sources:
+        converted = value
+        for step in (
+            ((source, "m"), ("m", "m2 s-2")) if source == "dam" and quantity.stem == "geopotential" else ((source, quantity.units),)
+        ):
+            if step[0] != step[1]:
+                converted = float(CONVERSIONS[step][1](np.asarray(converted, np.float64)))
+        if low <= converted <= high:
+            fits.append(source)
+    return fits
+
+
+def conversion(source: str, target: str) -> tuple[str, Callable[[NDArray], NDArray]] | None:
+    """How to go from one unit to another: in words, and as a function; None where that is unknown."""
+    source, target = normal_units(source), normal_units(target)
+    if source == target:
+        return "", lambda a: a
+    return CONVERSIONS.get((source, target))
+
+
+def named_for(name: str, units: str | None) -> str:
+    """The canonical name of a variable whose units are known: `z500` in m is a height, in m2 s-2 a geopotential."""
+    known = identify(name)
+    if known is None:
+        return name
+    quantity, level = known
+    stem = quantity.stem
+    if stem in ("geopotential", "geopotential_height") and units is not None:
+        stem = {"m": "geopotential_height", "dam": "geopotential_height", "m2 s-2": "geopotential"}.get(normal_units(units), stem)
+    return stem if level is None else f"{stem}_{level}"
+
+
+def obtain(wanted: str, units: str | None, available: Mapping[str, str]) -> tuple[str, str, Callable[[NDArray], NDArray]] | None:
+    """Where a model finds a variable: the name in the data, the conversion in words ("" for none) and its function.
+
+    `units` are those that the model works in (None: canonical), `available` maps the names there are to their units.
+    Height stands in for geopotential and the other way round, with the conversion said. None where nothing fits.
+    """
+    target = units if units is not None else (units_of(wanted) or available.get(wanted))
+    if target is None:
+        return None
+    other = {"m": "m2 s-2", "m2 s-2": "m"}.get(normal_units(target))
+    names = [wanted, named_for(wanted, target)]
+    if other and wanted != named_for(wanted, other):
+        names.append(named_for(wanted, other))
+    for name in names:
+        if name in available and (how := conversion(available[name], target)):
+            return name, how[0], how[1]
+    return None

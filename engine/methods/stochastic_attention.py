@@ -1,0 +1,87 @@
+"""Stochastic attention: each attention averages ν keys drawn from its own softmax (arXiv 2604.19530).
+
+    W ~ Multinomial(ν, π),  output = Wᵀ V / ν,  E = πᵀV,  Cov = (1/ν) Vᵀ (diag π − ππᵀ) V
+
+Weights frozen, no retraining. The mean is kept layer by layer only: the network's bias is O(1/ν) and its spread
+O(ν^−½) [derived], so both are reported.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from engine.errors import SpecError
+from engine.types import Backbone, Batch, Ensemble, Method
+
+TOKENS_A_CALL = 2560
+"""Members share one forward until it has about so many tokens: beyond that a larger batch gains nothing on a CPU.
+
+Fixed, and never taken from the machine: the number of rows in a matrix product may change its last bits.
+"""
+
+
+class StochasticAttention(Method):
+    """Sampling in every attention call, or in those that a pattern names."""
+
+    key = "stochastic_attention"
+    title = "Stochastic attention"
+    reference = "arXiv 2604.19530"
+    uses_nu = True
+
+    class Params(BaseModel):
+        """Which attention calls are sampled."""
+
+        model_config = ConfigDict(extra="forbid", frozen=True)
+        sites: str | None = Field(default=None, description="pattern over the attention modules' names, e.g. blocks.*; default: all")
+
+    def predict(
+        self, backbone: Backbone, batch: Batch, *, state: Any, params: Any, nu: int, members: int, seed: int, shared: dict[str, Any]
+    ) -> Ensemble:
+        """Case by case, so that no case's numbers depend on its neighbours in the batch."""
+        del state
+        active = active_sites(backbone.sites(), params.sites)
+        rows = [self._case(backbone, batch, i, active, nu, members, seed, shared) for i in range(len(batch.cases))]
+        return Ensemble(np.stack(rows, axis=1))
+
+    def _case(
+        self, backbone: Backbone, batch: Batch, i: int, active: tuple[int, ...], nu: int, members: int, seed: int, shared: dict[str, Any]
+    ) -> np.ndarray:
+        import torch
+
+        from engine.kernels import stochastic_attention
+
+        one = Batch(batch.inputs[i : i + 1], batch.observed[i : i + 1], batch.cases[i : i + 1], batch.day_of_year[i : i + 1])
+        first = active[0]
+        with torch.no_grad():
+            if (i, first) not in shared:
+                shared[i, first] = backbone.prefix(one, first)
+            at_once = max(1, TOKENS_A_CALL // tokens(backbone))
+            parts = []
+            for start in range(0, members, at_once):
+                some = list(range(start, min(members, start + at_once)))
+                with stochastic_attention(backbone.module, nu, seed, some, [one.cases[0].id] * len(some), sites=active, spread=True) as sa:
+                    sa.begin(batch=len(some), site=first)
+                    parts.append(backbone.suffix(shared[i, first], first))
+            return backbone.physical(torch.cat(parts), one)
+
+
+def tokens(backbone: Backbone) -> int:
+    """Tokens of one member in the backbone's attention: places of its patch grid."""
+    return math.prod(backbone.grid) // getattr(backbone.module, "patch", 1) ** 2
+
+
+def active_sites(names: tuple[str, ...], pattern: str | None) -> tuple[int, ...]:
+    """Numbers of the attention calls whose module's name matches the shell pattern."""
+    from fnmatch import fnmatchcase
+
+    chosen = tuple(i for i, name in enumerate(names) if pattern is None or fnmatchcase(name, pattern))
+    if not chosen:
+        raise SpecError(
+            "params.sites", found=f"{pattern!r}, which matches none", expected=f"a pattern over {', '.join(names[:12])}", remedy="Try '*' or 'blocks.*'."
+        )
+    return chosen
+
+
+ENTRIES = (StochasticAttention(),)

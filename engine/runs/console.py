@@ -1,0 +1,112 @@
+"""What the verbs of the command line share: one JSON document on stdout, progress on stderr, exit codes, parsing of lists.
+
+Exit 0: done. 2: refused, with a message. 1: a fault of ours.
+"""
+
+import json
+import math
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+from engine.errors import EngineError, SpecError
+
+
+def plain(value: Any) -> Any:
+    """NumPy scalars and arrays to JSON's types; not-a-number becomes null, since JSON has no word for it."""
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+
+
+def show(document: Any, as_json: bool, text: str) -> None:
+    """Print the answer: the document with `--json`, the text for people otherwise."""
+    print(json.dumps(plain(document), indent=1, ensure_ascii=False) if as_json else text)
+
+
+@contextmanager
+def answering(as_json: bool) -> Iterator[None]:
+    """Turn refusals and faults into exit codes and, with `--json`, into an error document."""
+    try:
+        yield
+    except typer.Exit:
+        raise
+    except EngineError as refusal:
+        if as_json:
+            print(json.dumps({"error": refusal.as_dict()}, indent=1, ensure_ascii=False))
+        else:
+            print(f"{refusal.what}\n  found:    {refusal.found}\n  expected: {refusal.expected}\n  remedy:   {refusal.remedy}", file=sys.stderr)
+        raise typer.Exit(2) from refusal
+    except KeyboardInterrupt as stop:
+        print("\ninterrupted; the same command goes on from the last finished shard", file=sys.stderr)
+        raise typer.Exit(2) from stop
+    except Exception as fault:
+        traceback.print_exc()
+        if as_json:
+            error = {"what": "a fault inside the engine", "found": f"{type(fault).__name__}: {fault}", "expected": "no fault"}
+            print(json.dumps({"error": error | {"remedy": "Please report it with the traceback on stderr."}}, ensure_ascii=False))
+        raise typer.Exit(1) from fault
+
+
+class Ticker:
+    """Progress on stderr: one line that is written over on a terminal, a line every ten seconds elsewhere."""
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.last = -math.inf
+        self.first: int | None = None
+
+    def __call__(self, done: int, total: int, message: str) -> None:
+        """Report."""
+        now = time.monotonic()
+        self.first = done if self.first is None else self.first
+        terminal = sys.stderr.isatty()
+        if now - self.last < (0.2 if terminal else 10) and done < total:
+            return
+        self.last = now
+        fresh = done - self.first
+        left = f", {(now - self.began) / fresh * (total - done):.0f} s left" if fresh > 0 and done < total else ""
+        print(f"\r\033[K{done}/{total} {message}{left}" if terminal else f"{done}/{total} {message}{left}", end="" if terminal else "\n", file=sys.stderr, flush=True)
+        if terminal and done >= total:
+            print(file=sys.stderr)
+
+
+def numbers(text: str, name: str, kind: type = int) -> tuple[Any, ...]:
+    """`1,2,4` to numbers, or an error that names the part that is not one."""
+    values = []
+    for part in text.replace(" ", "").split(","):
+        try:
+            values.append(kind(part))
+        except ValueError as fault:
+            kinds = {int: "whole numbers", float: "numbers"}[kind]
+            raise SpecError(f"--{name}", found=repr(part), expected=f"{kinds} with commas between, like 1,2,4", remedy="Mend that part.") from fault
+    return tuple(values)
+
+
+def names(text: str | None) -> tuple[str, ...]:
+    """`a,b` to names; nothing to none."""
+    return tuple(p.strip() for p in text.split(",") if p.strip()) if text else ()
+
+
+def mapping(text: str | None, name: str) -> dict[str, Any]:
+    """A JSON object on the command line."""
+    if not text:
+        return {}
+    try:
+        value = json.loads(text)
+    except ValueError as fault:
+        raise SpecError(f"--{name}", found=text[:80], expected="a JSON object in quotes", remedy=f"Mend it: {fault}.") from fault
+    if not isinstance(value, dict):
+        raise SpecError(f"--{name}", found=type(value).__name__, expected="a JSON object", remedy='Write it like {"num_heads": 16}.')
+    return value

@@ -1,0 +1,160 @@
+"""What a run will do: the opened model and data, its cases in shards, regions, thresholds; and what it will cost."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import psutil
+
+from engine import registry
+from engine.backbones import open_checkpoint
+from engine.data import cases as find_cases
+from engine.data import open_dataset
+from engine.errors import SpecError
+from engine.kernels.area import REGIONS, region_mask, region_weights
+from engine.runs.spec import RunSpec
+from engine.settings import settings
+from engine.types import Array, Backbone, Case, Dataset, Method, Score
+
+FIELDS_LIMIT = 64 * 2**20
+"""Bytes up to which the maps of all cases are stored; beyond, those of evenly spaced cases."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Cases between two checkpoints of a run; `name` is its file."""
+
+    name: str
+    split: str
+    lead: int
+    cases: tuple[Case, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A spec with everything opened that it names."""
+
+    spec: RunSpec
+    backbone: Backbone
+    dataset: Dataset
+    method: Method
+    params: Any
+    lead_hours: tuple[float, ...]
+    variables: tuple[str, ...]
+    cases: tuple[tuple[Case, ...], ...]
+    """By lead time."""
+    calibrate: tuple[Case, ...]
+    regions: Mapping[str, tuple[float, float, float, float]]
+    weights: Array
+    """`(region, H, W)`, each region's sum 1."""
+    thresholds: Mapping[str, tuple[float, ...]]
+    spread_edges: Mapping[str, tuple[float, ...]]
+    scores: tuple[Score, ...]
+    map_cases: frozenset[int]
+    nu: tuple[int, ...]
+
+    @property
+    def outputs(self) -> list[int]:
+        """Positions of the verified variables among the backbone's outputs."""
+        return [self.backbone.out_variables.index(v) for v in self.variables]
+
+    @property
+    def has_climatology(self) -> bool:
+        """Anomaly scores can be computed."""
+        return self.backbone.climatology(self.backbone.prepare(self.dataset, self.cases[0][:1])) is not None
+
+    def shards(self) -> Iterator[Shard]:
+        """All shards in order: calibration first, since its result is small and says early if something is wrong."""
+        size = self.spec.shard_cases
+        for start in range(0, len(self.calibrate), size):
+            yield Shard(f"calibrate-{start:06d}", "calibrate", 0, self.calibrate[start : start + size])
+        for lead, cases in enumerate(self.cases):
+            for start in range(0, len(cases), size):
+                yield Shard(f"verify-{lead:02d}-{start:06d}", "verify", lead, cases[start : start + size])
+
+    def work(self, shard: Shard) -> int:
+        """Member forwards of a shard: the unit of progress."""
+        members = self.spec.calibrate_members if shard.split == "calibrate" else self.spec.members
+        return len(shard.cases) * len(self.nu) * members
+
+
+def make_plan(spec: RunSpec) -> Plan:
+    """Open what the spec names and settle its defaults. Raises with the first thing that does not fit."""
+    method: Method = registry.get("methods", spec.method)
+    params = _params(method, spec.params)
+    paths = {name: getattr(spec, name) for name in ("normalisation", "climatology") if getattr(spec, name)}
+    backbone = open_checkpoint(spec.checkpoint, **spec.architecture, **paths)
+    dataset = open_dataset(spec.data, **({"calibrate": spec.calibrate} if spec.calibrate else {}))
+    leads = spec.lead_hours or backbone.lead_hours[:1]
+    variables = spec.variables or backbone.out_variables
+    unknown = [v for v in variables if v not in backbone.out_variables]
+    if unknown:
+        raise SpecError("variables", found=", ".join(unknown), expected=f"outputs of the model: {', '.join(backbone.out_variables)}", remedy="Choose among these.")
+    nu = spec.nu if method.uses_nu else spec.nu[:1]
+    by_lead = tuple(tuple(find_cases(dataset, lead, "verify", spec.max_cases)) for lead in leads)
+    calibrate = tuple(find_cases(dataset, leads[0], "calibrate", spec.calibrate_cases)) if spec.calibrate and method.uses_nu else ()
+    latitude, longitude = dataset.fields["latitude"].values, dataset.fields["longitude"].values
+    # a default region that the grid does not reach is left out; one that the user drew and that is empty is an error
+    regions = {n: box for n, box in REGIONS.items() if region_mask(latitude, longitude, box).any()} | spec.regions
+    scale = dict(zip(backbone.out_variables, backbone.output_sd, strict=True))
+    thresholds = {v: tuple(float(t * scale[v]) for t in spec.thresholds) for v in variables}
+    edges = {v: tuple(float(e * scale[v]) for e in np.geomspace(0.01, 4, 40)) for v in variables}
+    plan = Plan(
+        spec, backbone, dataset, method, params, tuple(leads), tuple(variables), by_lead, calibrate, regions,
+        region_weights(latitude, longitude, regions), thresholds, edges, (), _map_cases(spec, by_lead, len(nu), len(variables), dataset.grid), nu,
+    )  # fmt: skip
+    _refuse_what_does_not_fit(plan)
+    object.__setattr__(plan, "scores", _scores(spec, plan.has_climatology))
+    return plan
+
+
+def _params(method: Method, given: dict[str, Any]) -> Any:
+    from pydantic import ValidationError
+
+    try:
+        return method.Params(**given)
+    except ValidationError as fault:
+        known = ", ".join(method.Params.model_fields) or "none"
+        raise SpecError(f"params of {method.key}", found=str(given), expected=f"fields: {known}", remedy=fault.errors()[0]["msg"]) from fault
+
+
+def _scores(spec: RunSpec, climatology: bool) -> tuple[Score, ...]:
+    known: dict[str, Score] = registry.entries("scoring")
+    if spec.scores:
+        return tuple(registry.get("scoring", name) for name in spec.scores)
+    absent = set() if climatology else {"climatology"}
+    return tuple(s for s in known.values() if s.min_members <= spec.members and not s.needs & absent)
+
+
+def _map_cases(spec: RunSpec, by_lead: tuple[tuple[Case, ...], ...], nus: int, variables: int, grid: tuple[int, int]) -> frozenset[int]:
+    if not spec.maps:
+        return frozenset()
+    from engine.runs.verification import FAN
+
+    a_case = (nus * (len(FAN) + 1) + 2) * variables * grid[0] * grid[1] * 4
+    chosen = []
+    for cases in by_lead:
+        most = max(1, int(FIELDS_LIMIT // (a_case * len(by_lead))))
+        at = np.unique(np.linspace(0, len(cases) - 1, min(most, len(cases))).round().astype(int))
+        chosen += [cases[i].id for i in at]
+    return frozenset(chosen)
+
+
+def memory_needed(plan: Plan) -> int:
+    """Bytes at the peak: weights, one case's members at every layer's width, one ensemble in float64 and its copies."""
+    weights = sum(p.numel() * p.element_size() for p in plan.backbone.module.parameters())
+    points = plan.backbone.grid[0] * plan.backbone.grid[1]
+    ensemble = plan.spec.members * len(plan.backbone.out_variables) * points * 4
+    inputs = len(plan.backbone.in_variables) * points * 4 * plan.spec.shard_cases
+    maps = len(plan.nu) * len(plan.variables) * points * 8 * (plan.spec.members + 12)
+    return int(weights * 1.1 + ensemble * 8 + inputs * 3 + maps + 4e8)
+
+
+def _refuse_what_does_not_fit(plan: Plan) -> None:
+    need = memory_needed(plan)
+    limit = settings().memory_limit or int(psutil.virtual_memory().total * 0.75)
+    if need > limit:
+        raise SpecError(
+            "memory", found=f"{need / 2**30:.1f} GiB needed", expected=f"at most {limit / 2**30:.1f} GiB", remedy="Fewer members, fewer ν, or NUSCOPE_MEMORY_LIMIT."
+        )

@@ -1,0 +1,80 @@
+"""One self-contained HTML file of a run: what it says, the table, the pictures, and the command that reproduces it.
+
+Nothing in the file asks the network for anything, and nothing in it runs: a policy inside it forbids both.
+"""
+
+import base64
+import html
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import ExportError
+from engine.lexicon import title_of
+from engine.runs.picture import describe, export
+from engine.runs.rows import COLUMNS, document
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+OVERVIEW = ("trade_off", "coverage_over_nu", "width_over_nu", "spread_skill_over_nu")
+AT_NU = ("pit_histogram", "pit_ecdf", "reliability", "spread_skill")
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; color: #1d2730; background: #fff; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
+h1 { font-size: 1.6rem } h2 { font-size: 1.2rem; margin-top: 2.5rem } figure { margin: 1.5rem 0 } img { max-width: 100% }
+figcaption, .small { color: #5b6770; font-size: .875rem } table { border-collapse: collapse; font-variant-numeric: tabular-nums }
+th, td { padding: .3rem .7rem; text-align: right; border-bottom: 1px solid #dde3e8 } pre { white-space: pre-wrap; background: #f4f6f8; padding: 1rem }
+"""
+
+
+def write_report(verification: "xr.Dataset", path: Path) -> None:
+    """Write the report of one Verification to `path`; an existing file is replaced only when the new one is whole."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(path.name + ".part")
+        part.write_text(_page(verification), encoding="utf-8")
+        part.replace(path)
+    except OSError as fault:
+        raise ExportError(f"report {path}", found=str(fault), expected="a place that can be written", remedy="Name another file with --out.") from fault
+
+
+def _page(verification: "xr.Dataset") -> str:
+    answer = document(verification)
+    points = answer["operating_points"]
+    nu = int(points["calibration_first"]["nu"])
+    title = verification.attrs.get("title") or f"Run {answer['key']}"
+    where = f"{title_of(answer['variable'])}, {answer['lead_hours']:g} h ahead, {answer['cases']} cases, M = {verification.attrs['members']}"
+    at = next(r for r in answer["rows"] if r["nu"] == nu)
+    covered, nominal = at["coverage_95"]["value"], answer["nominal_95"]
+    parts = [
+        f"<h1>{html.escape(title)}</h1><p>{html.escape(where)}</p>",
+        f"<p>At ν = {nu} the central 95 % interval holds <b>{covered:.0%}</b> of what was observed; "
+        f"a perfect ensemble of this size would hold {nominal:.0%}.</p>",
+        "<h2>How much to trust it, over ν</h2>",
+        *(_figure(verification, key) for key in OVERVIEW),
+        _table(answer),
+        f"<h2>At ν = {nu}</h2>",
+        *(_figure(verification, key, nu=nu) for key in AT_NU),
+        "<h2>How it was made</h2>",
+        f"<pre>{html.escape(verification.attrs['command'])}</pre>",
+        f"<pre class=small>{html.escape(json.dumps(json.loads(verification.attrs['spec']), indent=1, ensure_ascii=False))}</pre>",
+    ]
+    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    head = f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}"><title>{html.escape(title)}</title><style>{STYLE}</style>'
+    return f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(parts)}</body></html>'
+
+
+def _figure(verification: "xr.Dataset", key: str, **select: Any) -> str:
+    """The printed picture as an embedded SVG image (an image cannot run scripts), with its text alternative."""
+    drawn = base64.b64encode(export(key, verification, "svg", **select)[0]).decode()
+    words = html.escape(describe(key, verification, **select))
+    return f'<figure><img alt="{words}" src="data:image/svg+xml;base64,{drawn}"><figcaption>{words}</figcaption></figure>'
+
+
+def _table(answer: dict[str, Any]) -> str:
+    head = "".join(f"<th>{c}</th>" for c in ("ν", *COLUMNS))
+    body = ""
+    for r in answer["rows"]:
+        cells = "".join(f"<td>{r[c]['value']:.4g}<br><span class=small>{r[c]['low']:.4g} … {r[c]['high']:.4g}</span></td>" if c in r else "<td>–</td>" for c in COLUMNS)
+        body += f"<tr><td>{r['nu']}</td>{cells}</tr>"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p class=small>below each value: its 95 % block-bootstrap interval</p>"

@@ -1,0 +1,54 @@
+"""The rows that the command line prints and tables show: one object a ν, from a Verification."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+COLUMNS = ("w1_pit", "coverage_95", "width_95", "crps_fair", "rmse", "acc", "spread_skill_ratio")
+
+
+def rows(verification: "xr.Dataset", *, region: str = "globe", lead_time: float | None = None, variable: str | None = None) -> list[dict[str, Any]]:
+    """One row a ν with value, low and high of each headline score, for one region, lead time and variable (default: the first)."""
+    lead_time = float(verification.lead_time[0]) if lead_time is None else lead_time
+    variable = str(verification.variable.values[0]) if variable is None else variable
+    one = verification.sel(region=region, lead_time=lead_time, variable=variable)
+    listing = []
+    for nu in one.nu.values:
+        at = one.sel(nu=nu)
+        scores = {n: {"value": float(at[n]), "low": float(at[f"{n}_low"]), "high": float(at[f"{n}_high"])} for n in COLUMNS if n in at}
+        listing.append({"nu": int(nu), "members": int(one.attrs["members"]), **scores, "seconds": float(at.seconds)})
+    return listing
+
+
+def document(verification: "xr.Dataset") -> dict[str, Any]:
+    """The JSON answer of `demo` and `sweep`."""
+    first = verification.isel(lead_time=0, variable=0)
+    reference = {n: float(first.sel(region="globe")[n]) for n in ("rmse_deterministic", "acc_deterministic") if n in first}
+    return {
+        "key": verification.attrs["key"],
+        "variable": str(first.variable.values),
+        "unit": str(first.unit.values),
+        "lead_hours": float(first.lead_time),
+        "region": "globe",
+        "cases": int(verification.attrs["cases"]),
+        "nominal_95": float(verification.attrs["nominal_95"]),
+        "deterministic": reference,
+        "operating_points": json.loads(verification.attrs["operating_points"]),
+        "command": verification.attrs["command"],
+        "rows": rows(verification),
+    }
+
+
+def table(document: dict[str, Any]) -> str:
+    """The same for people."""
+    head = ["ν", *COLUMNS, "seconds"]
+    lines = [[str(r["nu"]), *(f"{r[c]['value']:.4g}" if c in r else "–" for c in COLUMNS), f"{r['seconds']:.1f}"] for r in document["rows"]]
+    widths = [max(len(line[i]) for line in [head, *lines]) for i in range(len(head))]
+    text = [f"{document['variable']} ({document['unit']}), {document['lead_hours']:g} h, {document['region']}, {document['cases']} cases, M = {document['rows'][0]['members']}"]
+    text += ["  ".join(cell.rjust(w) for cell, w in zip(line, widths, strict=True)) for line in [head, *lines]]
+    points = document["operating_points"]
+    text += [f"{name.replace('_', '-')}: ν = {p['nu']} ({p['rule']}; chosen on the {p['chosen_on']} split)" for name, p in points.items()]
+    text += [f"a perfect ensemble of this M covers {document['nominal_95']:.1%} with its central 95 % interval", f"run {document['key']}"]
+    return "\n".join(text)

@@ -1,0 +1,201 @@
+"""One score of an ensemble from anywhere: arrays, or labelled fields that meet by coordinate value."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from engine.errors import ScoreError
+from engine.kernels.area import cell_area, valid_share
+from engine.registry import get
+from engine.runs.accumulate import require
+from engine.runs.align import LATITUDE, LONGITUDE, TIME, dimension, meet, member_dimension, same_units
+from engine.runs.score_files import score_files
+from engine.types import Array, EnsembleView, Score
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["score", "score_files"]
+
+BLOCK = 4_000_000
+"""Member values scored at a time: bounds memory whatever the number of cases."""
+
+
+def score(
+    name: str,
+    forecast: "ArrayLike | xr.DataArray",
+    observed: "ArrayLike | xr.DataArray",
+    *,
+    weights: "ArrayLike | xr.DataArray | None" = None,
+    climatology: "ArrayLike | xr.DataArray | None" = None,
+    thresholds: Sequence[float] | float | None = None,
+    reference: "ArrayLike | xr.DataArray | None" = None,
+    spread_edges: Sequence[float] = (),
+    member_dim: str | None = None,
+) -> float | dict[str, Any] | NDArray[np.floating[Any]]:
+    """The score `name` (of `engine.catalogue("scoring")`) of `forecast` against `observed`, over all cases.
+
+    Arrays: `forecast` `(member, case, *event)`, `observed` `(case, *event)`, equal weights unless `weights` has the shape of
+    the end of the event, or of `observed`. Labelled fields: the member dimension (member, number, ensemble, realization,
+    ens, or `member_dim`) stands anywhere, both meet by coordinate value, and points weigh by area where there is a latitude.
+    NaN marks a missing member or observation; cases weigh by their share of valid weight. `climatology` and `reference`
+    broadcast against `observed`; `thresholds` are on x − climatology; `spread_edges` split the spread-skill diagram.
+
+    Returns a float; a dict of floats of a decomposition; arrays of a histogram or a diagram. Raises `ScoreError` where
+    shapes, units, grids or members do not fit.
+    """
+    chosen: Score = get("scoring", name)
+    extras: dict[str, Any] = {"climatology": climatology, "reference": reference}
+    if hasattr(forecast, "dims") or hasattr(observed, "dims"):
+        forecast, observed, weights, extras = _labelled(forecast, observed, weights, extras, member_dim)
+    x, y = _floats(forecast), _floats(observed)
+    if x.ndim == 1 and y.ndim == 0:
+        x, y = x[:, None], y[None]
+    _check(x, y)
+    limits = () if thresholds is None else tuple(np.atleast_1d(np.asarray(thresholds, dtype=np.float64)).tolist())
+    fields = {k: None if v is None else np.broadcast_to(_floats(v), y.shape) for k, v in extras.items()}
+    require(chosen, EnsembleView(x, y, fields["climatology"], fields["reference"], limits))
+    sums: dict[str, Any] = {}
+    totals: dict[str, Any] = {}
+    for part, space, case_weight in _parts(x, y, None if weights is None else np.asarray(weights, dtype=np.float64)):
+        normal, single = (None if f is None else f[part] for f in fields.values())
+        view = EnsembleView(x[:, part], y[part], normal, single, limits, tuple(spread_edges))
+        share = valid_share(view, space)[:, 0] * case_weight
+        for key, statistic in chosen.statistics(view, space).items():
+            values = statistic[:, 0]
+            used = np.where(np.isnan(values), 0.0, share.reshape(-1, *[1] * (values.ndim - 1)))
+            with np.errstate(invalid="ignore"):
+                sums[key] = sums.get(key, 0.0) + np.where(used > 0, values * used, 0.0).sum(0)
+            totals[key] = totals.get(key, 0.0) + used.sum(0)
+    if not any(np.any(total > 0) for total in totals.values()):
+        raise ScoreError(name, found="no valid point", expected="an observation with enough members", remedy="Check the missing values.")
+    with np.errstate(invalid="ignore"):
+        value = chosen.combine({key: sums[key] / np.where(totals[key] > 0, totals[key], np.nan) for key in sums})
+    return {k: _plain(v) for k, v in value.items()} if isinstance(value, dict) else _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    return float(value) if np.ndim(value) == 0 else np.asarray(value)
+
+
+def _floats(values: Any) -> NDArray[np.floating[Any]]:
+    values = np.asarray(values)
+    return values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
+
+
+def _check(x: Array, y: Array) -> None:
+    if x.ndim != y.ndim + 1 or x.shape[1:] != y.shape:
+        axis = next((i for i in range(x.ndim) if x.shape[:i] + x.shape[i + 1 :] == y.shape), None)
+        remedy = (
+            f"Move axis {axis} to the front: members come first."
+            if axis
+            else "Give forecast (member, case, *event) and observed (case, *event)."
+        )
+        raise ScoreError(
+            "shapes", found=f"forecast {x.shape}, observed {y.shape}", expected="forecast = (member, *observed)", remedy=remedy
+        )
+    if 0 in x.shape:
+        raise ScoreError(
+            "forecast", found=f"shape {x.shape}", expected="at least one member and one value", remedy="Give a forecast that is not empty."
+        )
+    for side, values in (("forecast", x), ("observed", y[None])):
+        if any(np.isinf(part).any() for part in values):  # member by member: no boolean twin of the whole ensemble
+            place = tuple(int(i) for i in np.argwhere(np.isinf(values))[0])[0 if side == "forecast" else 1 :]
+            raise ScoreError(
+                side,
+                found=f"an infinite value at {place}",
+                expected="finite values, NaN where missing",
+                remedy="Mark missing values by NaN.",
+            )
+
+
+def _parts(x: Array, y: Array, weights: Array | None) -> Iterator[tuple[slice, Array, Array | float]]:
+    """Slices of cases with their space weights `(1, *space)` and case weights."""
+    cases, event = len(y), y.shape[1:]
+    step = max(1, BLOCK // max(1, x[:, 0].size))
+    if weights is not None and (np.isnan(weights).any() or (weights < 0).any() or weights.sum() <= 0):
+        raise ScoreError(
+            "weights", found="negative, missing or no weight", expected="weights ≥ 0 with a positive sum", remedy="Check the weights."
+        )
+    if weights is not None and weights.shape == y.shape:
+        if not event:
+            for start in range(0, cases, step):
+                part = slice(start, start + step)
+                yield part, np.ones(1), weights[part]
+            return
+        for case in range(cases):
+            total = float(weights[case].sum())
+            if total > 0:
+                yield slice(case, case + 1), weights[case][None], total
+        return
+    if weights is None:
+        weights = np.ones(event)
+    elif weights.ndim > len(event) or weights.shape != event[len(event) - weights.ndim :]:
+        raise ScoreError(
+            "weights",
+            found=f"shape {weights.shape}",
+            expected=f"the end of the event {event}, or {y.shape}",
+            remedy="Give one weight a point.",
+        )
+    for start in range(0, cases, step):
+        yield slice(start, start + step), weights[None], 1.0
+
+
+def _labelled(
+    forecast: Any, observed: Any, weights: Any, extras: dict[str, Any], member_dim: str | None
+) -> tuple[Any, Any, Any, dict[str, Any]]:
+    """Arrays from labelled fields: member, case, event with latitude and longitude last; area weights where none are given."""
+    import xarray as xr
+
+    if not (isinstance(forecast, xr.DataArray) and isinstance(observed, xr.DataArray)):
+        raise ScoreError(
+            "forecast and observed",
+            found="one labelled, one not",
+            expected="two DataArrays, or two arrays",
+            remedy="Pass both in the same form.",
+        )
+    member = member_dimension(forecast, member_dim)
+    same_units(forecast, observed)
+    notes: list[str] = []
+    forecast, observed = meet(forecast, observed, notes.append)
+    case, latitude, longitude = (dimension(forecast, names) for names in (TIME, LATITUDE, LONGITUDE))
+    space = [d for d in (latitude, longitude) if d is not None]
+    event = [str(d) for d in observed.dims if d not in (case, *space)] + space
+    lacking = [str(d) for d in forecast.dims if d not in observed.dims and d != member]
+    if lacking:
+        raise ScoreError(
+            "observed",
+            found=f"no dimension {', '.join(lacking)}",
+            expected="the forecast's dimensions without the member",
+            remedy="Select along it, or say which is the member dimension.",
+        )
+    order = ([case] if case else []) + event
+    forecast, observed = forecast.transpose(member, *order), observed.transpose(*order)
+    extras = {name: _beside(extra, observed, name).values if isinstance(extra, xr.DataArray) else extra for name, extra in extras.items()}
+    if isinstance(weights, xr.DataArray):
+        weights = weights.broadcast_like(observed.isel({case: 0}, drop=True) if case else observed).transpose(*event).values
+    elif weights is None and latitude is not None:
+        area = cell_area(forecast[latitude].values)
+        weights = np.broadcast_to(area[:, None], (area.size, forecast.sizes[longitude])) if longitude is not None else area
+    x, y = forecast.values, observed.values
+    return (x, y, weights, extras) if case else (x[:, None], y[None], weights, extras)
+
+
+def _beside(extra: "xr.DataArray", observed: "xr.DataArray", name: str) -> "xr.DataArray":
+    """A climatology or reference on the places (and, where it has them, the times) of the observed."""
+    for names in (LATITUDE, LONGITUDE, TIME):
+        ours, theirs = dimension(observed, names), dimension(extra, names)
+        if ours and theirs and ours != theirs:
+            extra = extra.rename({theirs: ours})
+    base = observed.isel({str(d): 0 for d in observed.dims if d not in extra.dims}, drop=True)
+    base, extra = meet(base, extra, lambda _: None)
+    if base.sizes != {d: observed.sizes[d] for d in base.dims}:
+        raise ScoreError(
+            name,
+            found=f"{dict(extra.sizes)}",
+            expected=f"{dict(observed.sizes)}",
+            remedy=f"Give a {name} for every place and time that is scored.",
+        )
+    return extra.broadcast_like(observed).transpose(*observed.dims)

@@ -1,0 +1,160 @@
+"""What a run computes: one schema from which the form, the command line, the saved file and the key all come."""
+
+import hashlib
+import json
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+import engine
+from engine.errors import SpecError
+from engine.settings import DEMO
+
+Box = tuple[float, float, float, float]
+NU_MAX = 10**6
+BESIDE = ("normalisation.nc", "normalize_mean.npz")
+"""Where a checkpoint's normalisation is looked for when none is named: beside it."""
+
+
+class RunSpec(BaseModel):
+    """A sweep over ν, or one method's run. Equal specs over equal files have equal keys, whatever the files' places.
+
+    `shard_cases` and `title` do not enter the key: they change no number.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    checkpoint: Path = Field(description="the frozen model's weights")
+    data: tuple[Path, ...] = Field(min_length=1, description="files that the forecasts are verified on")
+    calibrate: tuple[Path, ...] = Field(default=(), description="files on which operating points are chosen; never verified on")
+    normalisation: Path | None = Field(default=None, description="the checkpoint's own normalisation; default: beside the checkpoint")
+    climatology: Path | None = Field(default=None, description="climatology for anomaly correlation; default: the checkpoint's")
+    architecture: dict[str, Any] = Field(default_factory=dict, description="what the checkpoint does not record: variables, num_heads, grid, …")
+    method: str = Field(default="stochastic_attention", description="a method of the catalogue")
+    params: dict[str, Any] = Field(default_factory=dict, description="the method's own parameters")
+    nu: tuple[Annotated[int, Field(ge=1, le=NU_MAX)], ...] = Field(default=(1, 2, 4, 8, 16, 32, 64, 256), min_length=1, description="concentrations ν, 1 … 10⁶")
+    members: int = Field(default=20, ge=2, le=1000, description="ensemble members M")
+    seed: int = Field(default=0, ge=0, lt=2**63, description="seed of all noise")
+    max_cases: int | None = Field(default=None, ge=2, description="at most so many cases, evenly spaced; default: all")
+    calibrate_cases: int = Field(default=24, ge=4, description="cases of the calibration split")
+    calibrate_members: int = Field(default=4, ge=2, description="members on the calibration split (its scores are unbiased in M)")
+    lead_hours: tuple[float, ...] = Field(default=(), description="lead times in hours; default: the checkpoint's first")
+    variables: tuple[str, ...] = Field(default=(), description="outputs to verify; default: all of the checkpoint's")
+    regions: dict[str, Box] = Field(default_factory=dict, description="further regions: name → south, north, west, east in degrees")
+    thresholds: tuple[float, ...] = Field(default=(-1.0, 0.0, 1.0), description="events: anomaly above so many standard deviations")
+    scores: tuple[str, ...] = Field(default=(), description="scores of the catalogue; default: all that apply")
+    maps: bool = Field(default=True, description="store maps of single cases")
+    bootstrap: int = Field(default=500, ge=100, le=20_000, description="block-bootstrap replicates")
+    shard_cases: int = Field(default=4, ge=1, description="cases between two checkpoints of the run")
+    title: str = Field(default="", max_length=200, description="a name for people")
+
+    @field_validator("nu")
+    @classmethod
+    def _ascending(cls, nu: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(sorted(set(nu)))
+
+    @field_validator("regions")
+    @classmethod
+    def _boxes(cls, regions: dict[str, Box]) -> dict[str, Box]:
+        for name, (south, north, _, _) in regions.items():
+            if not -90 <= south < north <= 90:
+                raise ValueError(f"region {name!r}: south {south} and north {north} must be -90 ≤ south < north ≤ 90")
+        return regions
+
+    def files(self) -> dict[str, tuple[Path, ...]]:
+        """Every file that the numbers depend on, by role."""
+        single = {"checkpoint": self.checkpoint, "normalisation": self.normalisation, "climatology": self.climatology}
+        roles = {role: (path,) for role, path in single.items() if path is not None}
+        return roles | {"data": self.data, "calibrate": self.calibrate}
+
+    def resolved(self) -> "RunSpec":
+        """The same with absolute paths, and with the normalisation that lies beside the checkpoint named.
+
+        Only a resolved spec is hashed: a default that is found beside a file is part of what was computed.
+        """
+        beside = self.normalisation or next((p for p in (self.checkpoint.parent / n for n in BESIDE) if p.exists()), None)
+        absolute = {role: tuple(p.resolve() for p in paths) for role, paths in self.files().items()}
+        single = {role: absolute[role][0] for role in ("checkpoint", "climatology") if role in absolute}
+        return self.model_copy(
+            update={**single, "normalisation": beside.resolve() if beside else None, "data": absolute["data"], "calibrate": absolute["calibrate"]}
+        )
+
+    def key(self) -> str:
+        """16 hex digits: hash of the canonical spec with the files' contents in place of their names."""
+        plain = self.model_dump(mode="json", exclude={"title", "shard_cases", *self.files(), "normalisation", "climatology"})
+        plain["files"] = {role: [content_hash(p) for p in paths] for role, paths in self.files().items()}
+        plain["engine"] = engine.__version__
+        return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]
+
+    def command(self) -> str:
+        """The command line that computes the same."""
+        parts = ["python -m engine sweep", "--checkpoint", shlex.quote(str(self.checkpoint))]
+        for option, paths in (("--data", self.data), ("--calibrate", self.calibrate)):
+            for path in paths:
+                parts += [option, shlex.quote(str(path))]
+        parts += ["--nu", ",".join(map(str, self.nu)), "--members", str(self.members), "--seed", str(self.seed)]
+        defaults = RunSpec(checkpoint=self.checkpoint, data=self.data)
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if name in {"checkpoint", "data", "calibrate", "nu", "members", "seed", "title", "shard_cases"} or value == getattr(defaults, name):
+                continue
+            text = ",".join(map(str, value)) if isinstance(value, tuple) else json.dumps(value) if isinstance(value, dict) else str(value)
+            parts += ["--no-maps"] if name == "maps" else [f"--{name.replace('_', '-')}", shlex.quote(text)]
+        return " ".join(parts)
+
+
+def content_hash(path: Path) -> str:
+    """sha256 over a file's bytes, or over names and bytes of a folder's files; cached by size and time of change."""
+    from engine.data._fingerprint import content_hash as of_file
+
+    if not path.exists():
+        raise SpecError(f"file {path}", found="nothing there", expected="a file or a folder", remedy="Check the path.")
+    return of_file(path)
+
+
+def parse_spec(fields: dict[str, Any]) -> RunSpec:
+    """A spec from plain fields; every fault is named with its field."""
+    try:
+        return RunSpec(**fields)
+    except ValidationError as fault:
+        first = fault.errors()[0]
+        where = ".".join(str(p) for p in first["loc"]) or "spec"
+        info = RunSpec.model_fields.get(str(first["loc"][0])) if first["loc"] else None
+        expected = (info.description if info else None) or "a field of the spec"
+        raise SpecError(
+            f"spec field {where!r}",
+            found=repr(first.get("input"))[:120],
+            expected=expected,
+            remedy=f"{first['msg']}. {len(fault.errors())} field(s) need mending.",
+        ) from fault
+
+
+def demo_spec(**changes: Any) -> RunSpec:
+    """The demo: PlaSim T21 climate-model data, 72 h Z500, from the files under `assets/demo`; read like any upload."""
+    fields = {
+        "checkpoint": DEMO / "climax.safetensors",
+        "data": (DEMO / "verify.nc",),
+        "calibrate": (DEMO / "calibrate.nc",),
+        "variables": ("geopotential_height_500",),
+        "max_cases": 48,
+        "title": "Demo: PlaSim T21 climate-model data, Z500 at 72 h",
+    }
+    return parse_spec(fields | changes)
+
+
+def read_spec(path: Path) -> RunSpec:
+    """A spec from a YAML or JSON file (JSON is YAML); paths in it are relative to the file."""
+    import yaml
+
+    try:
+        fields = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as fault:
+        raise SpecError(f"spec file {path}", found=str(fault)[:200], expected="a YAML file with the spec's fields", remedy="Mend the file.") from fault
+    if not isinstance(fields, dict):
+        raise SpecError(f"spec file {path}", found=type(fields).__name__, expected="fields and values", remedy="Start with: checkpoint: FILE")
+    spec = parse_spec(fields)
+    moved = {role: tuple(path.parent / p for p in paths) for role, paths in spec.files().items()}
+    single = {role: moved[role][0] for role in ("checkpoint", "normalisation", "climatology") if role in moved}
+    return spec.model_copy(update={**single, "data": moved["data"], "calibrate": moved["calibrate"]})

@@ -1,0 +1,69 @@
+"""The Verification: the only thing that pages and figures read. Choosing another ν is a selection, never a computation.
+
+`verification.nc` of a run (kilobytes to a few megabytes):
+
+    coordinates   nu (int), region (str), lead_time (float, hours), variable (str), case (int; init_time, valid_time as ISO
+                  text on case), rank (0…M), level (50, 80, 90, 95), threshold (int; threshold_value on (variable, threshold)),
+                  probability (0…M: k members of M exceed), spread_bin, rank_bin, latitude, longitude
+    per score     <score>, <score>_low, <score>_high  (nu, region, lead_time, variable)   value and 95 % block-bootstrap interval
+                  attrs: title, symbol, units, better, perfect, estimator, reference
+    per case      <score>_case (nu, region, lead_time, variable, case) for the headline scores
+    deterministic rmse_deterministic, acc_deterministic (+ _low, _high)  (region, lead_time, variable)
+                  mean_shift_rmse (nu, …): RMSE between ensemble mean and deterministic forecast
+    PIT           rank_counts (nu, region, lead_time, variable, rank): area-weighted shares, ties shared, sum 1
+                  pit_band (nu, region, lead_time, variable): half-width of the simultaneous 95 % band of F_PIT(u) − u
+                  rank_low, rank_high (… rank): 95 % block-bootstrap interval of each share
+                  n_effective (nu, region, lead_time, variable): independent points that would give the same noise
+    reliability   exceedance_weight, exceedance_event (nu, region, lead_time, variable, threshold, probability): weight, and
+                  weight × event; corp_event (same): recalibrated frequency by isotonic regression (CORP), NaN where no weight;
+                  corp_low, corp_high: 95 % consistency band under calibration
+    spread-skill  spread_weight, spread_variance, spread_error2 (nu, region, lead_time, variable, spread_bin): sums per bin
+                  of the local ensemble variance (M+1)/M and of the squared error of the ensemble mean
+    maps          coverage_map (nu, lead_time, variable, level, latitude, longitude), width_map, bias_map, rmse_map,
+                  spread_map (nu, lead_time, variable, latitude, longitude), rank_map (nu, lead_time, variable, rank_bin,
+                  latitude, longitude: shares), valid_map (lead_time, variable, latitude, longitude: share of valid cases)
+    cost          seconds (nu)
+    valid         valid_fraction (region, lead_time, variable)
+    attrs         key, command, spec (JSON), members, seed, cases, method, estimator, version, checkpoint_revision,
+                  dataset_fingerprint, nominal_95 (what a perfect ensemble of this M covers with linear quantiles),
+                  operating_points (JSON: {"calibration_first": {"nu", "chosen_on", "rule"}, "score_oriented": …}),
+                  block_length (cases), bootstrap (replicates), regions (JSON: name → [south, north, west, east]), title
+    units         attrs["units"] of every variable-valued array is "" where it depends on `variable`; `unit` (variable) holds it
+
+`fields.nc` beside it, read a slice at a time: observed, deterministic (lead_time, variable, map_case, latitude, longitude);
+mean (nu, lead_time, variable, map_case, latitude, longitude); quantiles (nu, lead_time, variable, map_case, quantile, latitude,
+longitude) with quantile = .025, .1, .25, .5, .75, .9, .975; map_case carries init_time and valid_time. `map_case` is all cases
+where the file stays below 64 MB (then a cell's series with its fan can be drawn), else evenly spaced cases.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.errors import RunError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+LEVELS = (50, 80, 90, 95)
+FAN = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
+
+
+def open_verification(folder: Path) -> "xr.Dataset":
+    """`verification.nc` of a run's folder, in memory."""
+    import xarray as xr
+
+    path = folder / "verification.nc"
+    if not path.exists():
+        raise RunError(f"run {folder.name}", found="no verification yet", expected="a finished run", remedy="Wait until it is done, or resume it.")
+    with xr.open_dataset(path, engine="h5netcdf") as file:
+        return file.load()
+
+
+def open_fields(folder: Path) -> "xr.Dataset":
+    """`fields.nc` of a run's folder, opened lazily; the caller closes it."""
+    import xarray as xr
+
+    path = folder / "fields.nc"
+    if not path.exists():
+        raise RunError(f"run {folder.name}", found="no maps stored", expected="fields.nc in the run's folder", remedy="Run it again with maps switched on.")
+    return xr.open_dataset(path, engine="h5netcdf")

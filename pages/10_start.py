@@ -1,0 +1,93 @@
+"""Start: what this is, the demo at a click, its result at once, and the last runs."""
+
+import streamlit as st
+
+import engine
+from engine.errors import EngineError
+from pages._parts import choice
+from pages._parts.cards import error_card, plain
+from pages._parts.chart import chart
+from pages._parts.header import Looked, best_nu
+from pages._parts.progress import LIVE, ended_badly, follow
+from pages._parts.results import demo_key, stamp_of, verification_of
+from pages._parts.words import STATUS, headline, when
+
+TITLE = "Start"
+ICON = ":material/home:"
+
+WHAT = (
+    "Nuscope turns a frozen weather transformer into an ensemble, without training: its attention is sampled instead of averaged. "
+    "One number, ν, sets how much: small ν spreads the forecasts wide, large ν gives the old single forecast back. "
+    "Here you see which ν tells the truth about its own uncertainty, and where."
+)
+
+
+def result(key: str) -> None:
+    """The finished demo: one sentence, the curve, and the ways on."""
+    verification = verification_of(key)
+    nu = best_nu(verification)
+    first = {
+        "region": str(verification.region.values[0]),
+        "lead_time": float(verification.lead_time[0]),
+        "variable": str(verification.variable.values[0]),
+    }
+    looked = Looked(key, stamp_of(key), verification, nu, **first)
+    st.html(f"<p class='nu-headline'>{headline(verification, nu, **first)}</p>")
+    with st.container(horizontal=True, gap="small"):
+        for page, label in (
+            ("30_sweep.py", "Choose ν"),
+            ("40_diagnose.py", "Check its honesty"),
+            ("50_maps.py", "See the maps"),
+            ("20_bring.py", "Bring your own model"),
+        ):
+            if st.button(label, key=f"to_{page}", type="primary" if page == "50_maps.py" else "secondary"):
+                choice.put(run=key, nu=nu)
+                st.switch_page(page, query_params={"run": key, "nu": str(nu)})
+    chart("trade_off", looked, name="start_trade_off")
+
+
+def demo() -> None:
+    """The demo in whichever state it is in."""
+    key = demo_key()
+    if key is None:
+        with st.container(border=True, key="demo_missing"):
+            plain("The demo's files are not part of this copy (folder assets/demo). Bring your own model and data instead.", "nu-lead")
+            st.page_link("20_bring.py", label="Bring your own model")
+        return
+    state = {r.key: r for r in engine.runs_list()}.get(key)
+    if state is not None and state.status == "done":
+        result(key)
+        return
+    if state is not None and state.status in LIVE:
+        follow(key)
+        return
+    if state is not None:
+        ended_badly(key)
+        return
+    plain(
+        "A small ClimaX, trained on PlaSim T21 climate-model data, forecasts the 500 hPa height 72 hours ahead. "
+        "It takes a minute or two on two cores.",
+        "nu-lead",
+    )
+    if st.button("Run the demo", type="primary", key="run_demo"):
+        engine.submit(engine.demo_spec())
+        st.rerun()
+
+
+st.html(f"<h1 class='nu-title nu-hero'>How far can you believe this forecast?</h1><p class='nu-claim'>{WHAT}</p>")
+try:
+    demo()
+except EngineError as refusal:
+    error_card(refusal, key="error_demo")
+
+recent = engine.runs_list()[:5]
+if recent:
+    st.html("<h2 class='nu-section'>Last runs</h2>")
+    for run in recent:
+        name, status, link = st.columns([6, 2, 2], vertical_alignment="center")
+        name.text(run.title)
+        with status:
+            plain(f"{STATUS[run.status]}{f' {run.share:.0%}' if run.status == 'running' else ''} · {when(run.created)}")
+        if link.button("Open", key=f"open_{run.key}", type="tertiary"):
+            choice.put(run=run.key)
+            st.switch_page("30_sweep.py", query_params={"run": run.key})

@@ -1,0 +1,149 @@
+"""Bring: a checkpoint and data of your own, a look at both before anything runs, then the run."""
+
+from typing import Any
+
+import streamlit as st
+
+import engine
+from engine.errors import EngineError, SpecError
+from pages._parts import choice
+from pages._parts.cards import error_card, plain
+from pages._parts.form import form
+from pages._parts.nu_grid import nu_grid
+from pages._parts.preflight_table import passed, preflight_table
+from pages._parts.uploader import bring
+
+TITLE = "Bring your own"
+ICON = ":material/upload_file:"
+
+WEIGHTS, FIELDS, STATISTICS = (".safetensors", ".ckpt", ".pt", ".pth"), (".nc", ".nc4", ".zarr"), (".nc", ".npz")
+LABELS = {
+    "members": "Members M", "max_cases": "Cases", "calibrate_cases": "Cases to choose ν on",
+    "calibrate_members": "Members to choose ν with", "lead_hours": "Lead times in hours", "variables": "Variables to verify",
+    "regions": "More regions (JSON)", "bootstrap": "Bootstrap draws",
+    "maps": "Keep maps of single cases", "title": "Name of the run", "thresholds": "Events: standard deviations from climatology",
+}  # fmt: skip
+LEVELS = (50, 250, 500, 600, 700, 850, 925)
+STEMS = ("geopotential", "u_component_of_wind", "v_component_of_wind", "temperature", "relative_humidity", "specific_humidity")
+# the spelling of "lattitude" is ClimaX's own: the names are keys of its checkpoints
+CLIMAX_48 = [
+    "land_sea_mask", "orography", "lattitude", "2m_temperature", "10m_u_component_of_wind", "10m_v_component_of_wind",
+    *(f"{stem}_{level}" for stem in STEMS for level in LEVELS),
+]  # fmt: skip
+RECORDED, CLIMAX, OWN = "as the file records", "ClimaX, 48 variables", "my own list"
+
+
+def kept(widget: Any, label: str, key: str, **more: Any) -> Any:
+    """A widget whose value outlives errors and page changes."""
+    return widget(label, key=key, persist_state="session", **more)
+
+
+def architecture() -> dict[str, Any]:
+    """What a checkpoint may not record about itself; nothing where it is left alone."""
+    found: dict[str, Any] = {}
+    left, right = st.columns(2)
+    with left:
+        preset = kept(st.selectbox, "Variables, in the model's order", "arch_variables", options=[RECORDED, CLIMAX, OWN])
+        if preset == CLIMAX:
+            found["variables"] = CLIMAX_48
+        elif preset == OWN:
+            names = kept(st.text_area, "Names, comma separated", "arch_names", value="", placeholder="2m_temperature, geopotential_500, …")
+            found["variables"] = [n.strip() for n in names.replace("\n", ",").split(",") if n.strip()]
+    with right:
+        heads = kept(
+            st.number_input, "Attention heads", "arch_heads", value=None, min_value=1, max_value=256, placeholder="as the file records"
+        )
+        grid = kept(st.text_input, "Grid, rows × columns", "arch_grid", value="", placeholder="as the file records, e.g. 32 × 64")
+    if heads:
+        found["num_heads"] = int(heads)
+    if grid.strip():
+        parts = grid.lower().replace("×", "x").replace(",", "x").split("x")
+        if len(parts) != 2 or not all(p.strip().isdigit() for p in parts):
+            raise SpecError(
+                "grid",
+                found=repr(grid[:40]),
+                expected="rows × columns, as in 32 × 64",
+                remedy="Correct it under “What the file may not say”.",
+            )
+        found["grid"] = [int(p) for p in parts]
+    return found
+
+
+def look(asked: dict[str, Any]) -> None:
+    """Start the preflight and keep its answer, or its refusal, beside what was asked."""
+    with st.spinner("Reading the files in a process of their own …"):
+        try:
+            st.session_state["_preflight"] = (asked, engine.preflight(**asked), None)
+        except EngineError as refusal:
+            st.session_state["_preflight"] = (asked, None, refusal.as_dict())
+
+
+def run(fields: dict[str, Any]) -> None:
+    """Queue the run and go where it can be watched."""
+    key = engine.submit(fields)
+    choice.put(run=key)
+    st.switch_page("30_sweep.py", query_params={"run": key})
+
+
+st.html(
+    "<h1 class='nu-title'>Bring your own</h1><p class='nu-claim'>A ClimaX checkpoint and the data it is checked on. "
+    "Files are read in a process of their own; nothing in them is run, and nothing leaves this server.</p>"
+)
+with st.container(border=True, key="step_model"):
+    st.html("<h2 class='nu-section nu-first'>1 · The model</h2>")
+    checkpoint = bring("checkpoint", "Checkpoint", endings=WEIGHTS)
+    with st.expander("What the file may not say"):
+        normalisation = bring(
+            "normalisation",
+            "Normalisation",
+            endings=STATISTICS,
+            hint="Mean and standard deviation of each variable, where it does not lie beside the checkpoint.",
+        )
+        facts = architecture()
+
+with st.container(border=True, key="step_data"):
+    st.html("<h2 class='nu-section nu-first'>2 · The data</h2>")
+    data = bring("data", "To verify on", several=True, endings=FIELDS, hint="NetCDF files holding the model's variables at several times.")
+    with st.expander("Data to choose ν on, and a climatology"):
+        calibrate = bring(
+            "calibrate",
+            "To choose ν on",
+            several=True,
+            endings=FIELDS,
+            hint="Other times than above. Without it, both operating points are read off the verification itself, and said so.",
+        )
+        climatology = bring("climatology", "Climatology", endings=FIELDS, hint="For the anomaly correlation.")
+
+with st.container(border=True, key="step_run"):
+    st.html("<h2 class='nu-section nu-first'>3 · Check, then run</h2>")
+    if not (checkpoint and data):
+        plain("Bring a checkpoint and data first." if not checkpoint else "Bring data to verify on first.")
+        st.stop()
+    asked = {
+        "checkpoint": checkpoint[0],
+        "data": data,
+        "architecture": facts,
+        "normalisation": next(iter(normalisation), None),
+        "climatology": next(iter(climatology), None),
+    }
+    if st.button("Check the files", key="check", type="secondary"):
+        look(asked)
+    known, document, refused = st.session_state.get("_preflight", (None, None, None))
+    if known is None:
+        plain("Checks units, grid, calendar, missing values, weights, attention and memory. Takes some seconds.")
+        st.stop()
+    if known != asked:
+        plain("The files or facts have changed since the last check. Check again.")
+        st.stop()
+    if refused is not None:
+        error_card(refused, key="error_preflight")
+        st.stop()
+    preflight_table(document)
+    if not passed(document):
+        plain("A run cannot start before this is mended. What you brought is kept.")
+        st.stop()
+    settings = {"nu": nu_grid()} | form(engine.RunSpec, ("members", "max_cases"), labels=LABELS)
+    with st.expander("More settings"):
+        settings |= form(engine.RunSpec, [n for n in LABELS if n not in ("members", "max_cases")] + ["seed"], labels=LABELS)
+    if st.button("Run", key="run", type="primary"):
+        run(asked | settings | {"calibrate": calibrate})

@@ -1,0 +1,80 @@
+"""Sweep: the trade-off over ν, and what else changes with it. A click on a point chooses its ν for every page."""
+
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from pages._parts import choice
+from pages._parts.cards import plain
+from pages._parts.chart import chart
+from pages._parts.header import Looked, header
+from pages._parts.words import POINTS, number, operating_points, percent
+
+TITLE = "Choose ν"
+ICON = ":material/tune:"
+SHOWN = {
+    "w1_pit": "W₁(PIT)",
+    "coverage_95": "coverage",
+    "width_95": "95% width",
+    "crps_fair": "fair CRPS",
+    "rmse_pooled": "RMSE",
+    "spread_skill_ratio": "spread/error",
+}
+MEANING = {
+    "calibration_first": "Its ranges are the most honest: observations fall into them as often as they should.",
+    "score_oriented": "Its forecasts are closest to what happened, on average, as the CRPS counts.",
+}
+
+
+def choose(points: list[dict[str, Any]]) -> None:
+    """A clicked point carries its ν."""
+    data = points[0].get("customdata")
+    value = data[0] if isinstance(data, list | tuple) and data else data.get("0") if isinstance(data, dict) else data
+    if value is not None:
+        choice.put(nu=int(value))
+
+
+def point(looked: Looked, name: str, nu: int) -> None:
+    """One operating point: what it is for, and its numbers."""
+    at = looked.verification.sel(nu=nu, **looked.where)
+    unit = str(at["unit"].item())
+    with st.container(border=True, key=f"point_{name}"):
+        left, right = st.columns([5, 2], vertical_alignment="center")
+        with left:
+            st.html(f"<p class='nu-lead'><b>{POINTS[name]}: ν = {nu}</b></p>")
+            plain(MEANING[name])
+            crps, width, held = (float(at[score]) for score in ("crps_fair", "width_95", "coverage_95"))
+            plain(f"CRPS {number(crps)} {unit} · 95% range {number(width)} {unit} wide, held {percent(held)}")
+        right.button(
+            f"Show ν = {nu}", key=f"show_{name}", width="stretch", disabled=nu == looked.nu, on_click=choice.put, kwargs={"nu": nu},
+        )  # fmt: skip
+
+
+def table(looked: Looked) -> pd.DataFrame:
+    """One row a ν: value and interval of each score."""
+    at = looked.verification.sel(**looked.where)
+    columns: dict[str, Any] = {"ν": looked.grid}
+    for name, label in SHOWN.items():
+        if name in at:
+            ends = zip(at[name].values, at[f"{name}_low"].values, at[f"{name}_high"].values, strict=True)
+            columns[label] = [f"{number(v)}  ({number(low)} … {number(high)})" for v, low, high in ends]
+    return pd.DataFrame(columns)
+
+
+looked = header("Choose ν", "Each point is one ν. Left is more accurate, low is more honest. Click a point: every page then shows that ν.")
+chart("trade_off", looked, on_point=choose)
+
+points = operating_points(looked.verification)
+for column, (name, chosen) in zip(st.columns(2), points.items(), strict=False):
+    with column:
+        point(looked, name, int(chosen["nu"]))
+
+st.html("<h2 class='nu-section'>What changes with ν</h2>")
+for pair in (("width_over_nu", "coverage_over_nu"), ("spread_skill_over_nu", "rmse_over_nu")):
+    for column, figure in zip(st.columns(2), pair, strict=True):
+        with column:
+            chart(figure, looked, narrow=True, on_point=choose)
+
+with st.expander("All numbers, with 95% intervals"):
+    st.dataframe(table(looked), hide_index=True, width="stretch")

@@ -1,0 +1,170 @@
+"""The strip above every result: which run, which ν, where. It also answers for runs that are not there, not done, or failed."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+import engine
+from engine.errors import RunError
+from pages._parts import choice
+from pages._parts.cards import empty, error_card, plain
+from pages._parts.progress import LIVE, ended_badly, follow
+from pages._parts.results import stamp_of, verification_of
+from pages._parts.words import POINTS, operating_points, region_title, variable_title, when
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+HELP = (
+    "How many attention draws each query makes. Small ν spreads the members wide; large ν brings back the one forecast of the frozen model."
+)
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What a page shows: one run, one ν, one region, lead time and variable."""
+
+    key: str
+    stamp: int
+    verification: "xr.Dataset"
+    nu: int
+    region: str
+    lead_time: float
+    variable: str
+
+    @property
+    def where(self) -> dict[str, Any]:
+        """The selections without ν."""
+        return {"region": self.region, "lead_time": self.lead_time, "variable": self.variable}
+
+    @property
+    def grid(self) -> list[int]:
+        """The run's values of ν."""
+        return [int(n) for n in self.verification.nu.values]
+
+
+def best_nu(verification: "xr.Dataset") -> int:
+    """ν where a page starts: the calibration-first point, else the middle of the grid."""
+    grid = [int(n) for n in verification.nu.values]
+    chosen = operating_points(verification).get("calibration_first", {}).get("nu")
+    return int(chosen) if chosen in grid else grid[len(grid) // 2]
+
+
+def header(title: str, claim: str, *, region: bool = True) -> Looked:
+    """Draw the strip and return what is chosen; where there is nothing to show, say why and end the page."""
+    st.html(f"<h1 class='nu-title'>{title}</h1><p class='nu-claim'>{claim}</p>")
+    key = _run()
+    state = engine.progress(key)
+    if state.status in LIVE:
+        follow(key)
+        st.stop()
+    if state.status != "done":
+        ended_badly(key)
+        st.stop()
+    verification = verification_of(key)
+    with st.container(key="strip"):
+        places = st.columns([3, 2, 2, 1], vertical_alignment="bottom")
+        with places[0]:
+            _pick_run(key)
+        with places[1]:
+            where = {"region": _pick("region", "Region", list(map(str, verification.region.values)), region_title)} if region else {}
+        with places[2]:
+            where["variable"] = _pick("variable", "Variable", list(map(str, verification.variable.values)), variable_title)
+        with places[3]:
+            where["lead_time"] = _pick(
+                "lead_time", "Lead time", [float(v) for v in verification.lead_time.values], lambda hours: f"{hours:g} h"
+            )
+        nu = _pick_nu(verification)
+    return Looked(
+        key, stamp_of(key), verification, nu, where.get("region", str(verification.region.values[0])), where["lead_time"], where["variable"]
+    )
+
+
+def _run() -> str:
+    """The run of the address; else the newest that is done. An unknown key is said, with the runs that exist."""
+    known = engine.runs_list()
+    key = choice.current("run")
+    if key is None:
+        done = [r.key for r in known if r.status == "done"] or [r.key for r in known if r.status in LIVE]
+        if not done:
+            empty(
+                "There is no result yet. The start page makes one with a click, from data that came with this app.",
+                "10_start.py",
+                "Go to the start page",
+            )
+            st.stop()
+        asked = choice.current("nu")
+        choice.put(run=done[0])
+        if asked is not None:  # a ν without a run is meant for the run that is shown
+            st.session_state["_nu"] = asked
+        return done[0]
+    if key not in {r.key for r in known}:
+        error_card(
+            RunError(
+                f"run {key[:64]}",
+                found="no such run on this server",
+                expected="a run of the list",
+                remedy="Choose another run below, or make one on the start page.",
+            )
+        )
+        if done := [r for r in known if r.status == "done"]:
+            st.selectbox(
+                "Run",
+                [r.key for r in done],
+                index=None,
+                format_func={r.key: r.title for r in done}.get,
+                key="other_run",
+                on_change=_other,
+                placeholder="Choose a run",
+            )
+        st.page_link("10_start.py", label="Go to the start page")
+        st.stop()
+    return key
+
+
+def _other() -> None:
+    choice.forget(choice.current("run") or "")
+    choice.put(run=st.session_state["other_run"])
+
+
+def _pick_run(key: str) -> None:
+    done = {r.key: r for r in engine.runs_list() if r.status == "done"}
+    st.session_state["pick_run"] = key
+    st.selectbox(
+        "Run",
+        list(done),
+        format_func=lambda k: f"{done[k].title} · {when(done[k].finished or done[k].created)}" if k in done else k,
+        key="pick_run",
+        on_change=lambda: choice.put(run=st.session_state["pick_run"]),
+    )
+
+
+def _pick(name: str, label: str, options: list[Any], spell: Any) -> Any:
+    """One of the Verification's coordinates, remembered over pages. A single option is shown, not asked for."""
+    remembered = st.session_state.get(f"_{name}")
+    value = remembered if remembered in options else options[0]
+    st.session_state[f"pick_{name}"] = value
+
+    def keep() -> None:
+        st.session_state[f"_{name}"] = st.session_state[f"pick_{name}"]
+
+    st.selectbox(label, options, format_func=spell, key=f"pick_{name}", on_change=keep, disabled=len(options) == 1)
+    return value
+
+
+def _pick_nu(verification: "xr.Dataset") -> int:
+    grid = [int(n) for n in verification.nu.values]
+    nu, remark = choice.nearest(choice.current("nu"), grid, best_nu(verification))
+    if remark:
+        st.warning(remark.replace("$", r"\$"))
+    choice.put(nu=nu)
+    st.session_state["pick_nu"] = nu
+    points = operating_points(verification)
+    left, right = st.columns([5, 4], vertical_alignment="bottom")
+    left.pills(
+        "Concentration ν", grid, key="pick_nu", required=True, help=HELP, on_change=lambda: choice.put(nu=st.session_state["pick_nu"])
+    )
+    with right:
+        plain(" · ".join(f"{POINTS[name]}: ν = {point['nu']}" for name, point in points.items()), "nu-note nu-right")
+    return nu

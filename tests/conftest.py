@@ -1,0 +1,92 @@
+"""Fixtures that several folders share: a home of one's own, and a finished run in it."""
+
+import atexit
+import importlib.util
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+KEY = "fake0123456789ab"
+
+
+def synthetic():
+    """`fake_verification.py` beside this file; by path, since some installed packages bring a package `tests` of their own."""
+    name = "fake_verification"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+@cache
+def _results(key: str) -> dict[str, Path]:
+    """The synthetic run's files, written once a session and linked into each test's home."""
+    place = Path(tempfile.mkdtemp(prefix="nuscope-tests-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    for name, dataset in zip(("verification.nc", "fields.nc"), synthetic().make(0), strict=True):
+        dataset.assign_attrs(key=key).to_netcdf(place / name, engine="h5netcdf")
+    return {path.name: path for path in place.iterdir()}
+
+
+def write_run(
+    key: str = KEY, *, status: str = "done", title: str = "Synthetic ensemble with known truth", error: dict | None = None, **row: object
+) -> str:
+    """A run's folder and row as a worker would have left them; call it under a home of one's own."""
+    from engine.runs import store
+    from engine.runs.spec import RunSpec
+
+    folder = store.folder(key)
+    folder.mkdir(parents=True, exist_ok=True)
+    spec = RunSpec(checkpoint=Path("demo.ckpt"), data=(Path("demo.nc"),), nu=(1, 2, 4, 8, 16, 32, 64, 128), title=title)
+    (folder / "spec.json").write_text(spec.model_dump_json())
+    if status == "done":
+        for name, whole in _results(key).items():
+            try:
+                os.link(whole, folder / name)
+            except OSError:  # another file system
+                shutil.copy(whole, folder / name)
+    values = {"created": time.time(), "finished": time.time(), "done": 5, "total": 10} | row
+    with store.table() as connection:
+        connection.execute("DELETE FROM runs WHERE key = ?", (key,))
+        fixed = {
+            "key": key,
+            "title": title,
+            "status": status,
+            "spec": spec.model_dump_json(),
+            "error": json.dumps(error) if error else None,
+        }
+        whole = fixed | values
+        connection.execute(f"INSERT INTO runs ({', '.join(whole)}) VALUES ({', '.join('?' * len(whole))})", tuple(whole.values()))
+    return key
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """An empty NUSCOPE_HOME of this test's own, and no cache of another's."""
+    from engine.settings import settings
+
+    monkeypatch.setenv("NUSCOPE_HOME", str(tmp_path / "home"))
+    (tmp_path / "home" / "runs").mkdir(parents=True)
+    settings.cache_clear()
+    yield tmp_path / "home"
+    settings.cache_clear()
+
+
+@pytest.fixture
+def finished_run(home: Path) -> str:
+    """The key of a finished run made of synthetic data."""
+    return write_run()
+
+
+@pytest.fixture
+def new_run(home: Path):
+    """`new_run(key, status=…)`: another run in this test's home."""
+    return write_run

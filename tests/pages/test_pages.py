@@ -1,0 +1,239 @@
+"""Every page, driven without a browser: with a finished run, with none, with a wrong address, with a failed run."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from engine.runs import store
+
+ROOT = Path(__file__).resolve().parents[2]
+FRAME = str(ROOT / "pages" / "_frame.py")
+PAGES = sorted(p.name for p in (ROOT / "pages").glob("[0-9]*_*.py"))
+RESULT_PAGES = ["30_sweep.py", "40_diagnose.py", "50_maps.py"]
+DONE, FAILED = "fake0123456789ab", "failed0123456789"
+
+
+def visit(page: str, **query: str) -> AppTest:
+    """A first visit by an address."""
+    at = AppTest.from_file(FRAME, default_timeout=60)
+    at.run()
+    for name, value in query.items():
+        at.query_params[name] = value
+    return at.switch_page(page).run()
+
+
+def text_of(at: AppTest) -> str:
+    """Everything on the page that is read."""
+    kinds = (at.html, at.text, at.markdown, at.caption, at.warning, at.error, at.code)
+    return "\n".join(str(getattr(e, "value", None) or getattr(e, "body", None) or e.proto.body) for kind in kinds for e in kind)
+
+
+def charts(at: AppTest) -> list[str]:
+    """The figures on the page, as JSON."""
+    return [e.proto.spec for e in at.get("plotly_chart")]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_without_runs_says_what_to_do(home: Path, page: str) -> None:
+    at = visit(page)
+    assert not at.exception
+    assert "A fault of this program" not in text_of(at)
+    if page in RESULT_PAGES:
+        assert "There is no result yet" in text_of(at)
+        assert not charts(at)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_with_a_finished_run_works_by_deep_link(finished_run: str, page: str) -> None:
+    at = visit(page, run=finished_run, nu="8")
+    assert not at.exception
+    said = text_of(at)
+    assert "A fault of this program" not in said and "This did not work" not in said
+    assert at.query_params["run"] == finished_run and at.query_params["nu"] == "8"
+    if page in RESULT_PAGES:
+        assert len(charts(at)) >= 5
+        assert "ν = 8" in said
+
+
+@pytest.mark.parametrize("page", RESULT_PAGES)
+def test_an_unknown_run_is_said_and_others_are_offered(finished_run: str, page: str) -> None:
+    at = visit(page, run="nosuchrun")
+    assert "no such run on this server" in text_of(at)
+    offered = at.selectbox(key="other_run")
+    assert offered.options and not charts(at)
+    offered.select(finished_run).run()
+    assert charts(at) and at.query_params["run"] == finished_run
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown", "said"),
+    [
+        ("5", "4", "The nearest, ν = 4"),
+        ("100000", "128", "The nearest, ν = 128"),
+        ("0", "4", "is not a value of ν"),
+        ("<b>x</b>", "4", "is not a value of ν"),
+    ],
+)
+def test_a_nu_that_was_not_computed_is_replaced_and_said(finished_run: str, asked: str, shown: str, said: str) -> None:
+    at = visit("40_diagnose.py", run=finished_run, nu=asked)
+    assert any(said in w.value for w in at.warning)
+    assert at.query_params["nu"] == shown
+
+
+def test_run_and_nu_are_handed_on_to_the_next_page(finished_run: str) -> None:
+    at = visit("30_sweep.py", run=finished_run, nu="16")
+    at.query_params.clear()  # what the browser does on a page change
+    at.switch_page("40_diagnose.py").run()
+    assert at.query_params["run"] == finished_run and at.query_params["nu"] == "16"
+    assert "ν = 16" in text_of(at)
+
+
+def test_another_run_does_not_inherit_a_nu(finished_run: str, new_run) -> None:
+    other = new_run("other0123456789a", title="Another")
+    at = visit("40_diagnose.py", run=finished_run, nu="16")
+    at.query_params.clear()
+    at.query_params["run"] = other
+    at.run()
+    assert at.query_params["nu"] == "4", "the other run starts at its own best point"
+
+
+def test_choosing_a_nu_changes_address_and_figures(finished_run: str) -> None:
+    at = visit("40_diagnose.py", run=finished_run, nu="4")
+    before = charts(at)
+    at.pills(key="pick_nu").set_value(64).run()
+    assert at.query_params["nu"] == "64"
+    assert charts(at) != before
+    assert "too narrow" in text_of(at)
+
+
+def test_a_region_is_remembered_on_the_next_page(finished_run: str) -> None:
+    at = visit("30_sweep.py", run=finished_run, nu="4")
+    at.selectbox(key="pick_region").select("tropics").run()
+    at.switch_page("40_diagnose.py").run()
+    assert at.selectbox(key="pick_region").value == "tropics"
+    assert "tropics" in text_of(at)
+
+
+def test_two_nu_side_by_side(finished_run: str) -> None:
+    at = visit("40_diagnose.py", run=finished_run, nu="4")
+    at.selectbox(key="second_nu").select(64).run()
+    assert "ν = 4 and ν = 64" in text_of(at)
+
+
+def test_compared_maps_share_one_colour_range(finished_run: str) -> None:
+    at = visit("50_maps.py", run=finished_run, nu="4")
+    ranges = {}
+    for spec in charts(at):
+        figure = json.loads(spec)
+        for trace in figure["data"]:
+            if trace["type"] == "heatmap":
+                ranges[figure["layout"]["meta"]["title"].split(":")[0]] = (trace["zmin"], trace["zmax"])
+    assert ranges["Observed"] == ranges["Ensemble mean"]
+    assert len(ranges) == 4
+
+
+@pytest.mark.parametrize("page", RESULT_PAGES)
+def test_a_failed_run_shows_its_card_and_can_go_on(home: Path, page: str, monkeypatch: pytest.MonkeyPatch, new_run) -> None:
+    resumed = []
+    monkeypatch.setattr("engine.runs.jobs.resume", resumed.append)
+    error = {
+        "what": "checkpoint ![x](http://outside/x)",
+        "found": "**three** keys missing",
+        "expected": "all keys",
+        "remedy": "Name the architecture.",
+    }
+    new_run(FAILED, status="failed", title="Failed", error=error)
+    at = visit(page, run=FAILED)
+    shown = [e.value for e in at.text]
+    for said in error.values():
+        assert said in shown, "an error's words are text, never Markdown"
+    at.button(key=f"resume_{FAILED}").click().run()
+    assert resumed == [FAILED]
+
+
+def test_the_list_of_runs_deletes_only_after_a_question(finished_run: str) -> None:
+    at = visit("80_runs.py")
+    at.button(key=f"delete_{finished_run}").click().run()
+    assert (ROOT / "pages").exists() and at.button(key="really_delete")
+    assert store.folder(finished_run).exists(), "nothing is deleted before the answer"
+    at.button(key="really_delete").click().run()
+    assert not store.folder(finished_run).exists()
+
+
+def test_start_shows_a_demo_that_is_already_there(finished_run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pages._parts.results.demo_key", lambda: finished_run)
+    at = visit("10_start.py")
+    assert "95% ranges held what was observed" in text_of(at)
+    assert len(charts(at)) == 1
+
+
+def test_start_runs_the_demo_at_a_click(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    submitted = []
+    monkeypatch.setattr("pages._parts.results.demo_key", lambda: "demo0123456789ab")
+    monkeypatch.setattr("engine.runs.jobs.submit", submitted.append)
+    at = visit("10_start.py")
+    at.button(key="run_demo").click().run()
+    assert len(submitted) == 1 and submitted[0].title.startswith("Demo")
+
+
+def test_start_is_honest_where_the_demo_is_missing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pages._parts.results.demo_key", lambda: None)
+    at = visit("10_start.py")
+    assert "not part of this copy" in text_of(at)
+    assert not any(b.key == "run_demo" for b in at.button)
+
+
+def test_a_running_run_shows_progress_and_cancels(home: Path, monkeypatch: pytest.MonkeyPatch, new_run) -> None:
+    cancelled = []
+    monkeypatch.setattr("engine.runs.jobs.cancel", cancelled.append)
+    me = psutil.Process(os.getpid())
+    key = new_run(
+        "live0123456789ab",
+        status="running",
+        title="Live",
+        pid=me.pid,
+        pid_started=me.create_time(),
+        started=time.time() - 60,
+        message="shard 5 of 10",
+    )
+    at = visit("30_sweep.py", run=key)
+    said = text_of(at)
+    assert "50%" in said and "shard 5 of 10" in said and re.search(r"about \d+ (s|min) left", said)
+    at.button(key=f"cancel_{key}").click().run()
+    assert cancelled == [key]
+
+
+def test_a_fault_of_ours_becomes_a_card(finished_run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a fault for the test")
+
+    monkeypatch.setattr("engine.runs.jobs.runs", broken)
+    at = visit("80_runs.py")
+    assert not at.exception
+    assert "A fault of this program" in text_of(at) and any("ZeroDivisionError" in c.value for c in at.code)
+
+
+def test_the_web_process_never_imports_torch(finished_run: str) -> None:
+    script = f"""
+import sys
+import app
+from streamlit.testing.v1 import AppTest
+at = AppTest.from_file({FRAME!r}, default_timeout=60)
+at.run()
+for page in {PAGES!r}:
+    at.query_params["run"] = {finished_run!r}
+    at.switch_page(page).run()
+    assert not at.exception, page
+print([name for name in ("torch", "sklearn", "skopt") if name in sys.modules])
+"""
+    result = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert result.stdout.strip().splitlines()[-1] == "[]"
