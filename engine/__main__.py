@@ -81,7 +81,9 @@ def sweep(
         if spec is not None:
             return _compute(read_spec(spec), out, as_json)
         if checkpoint is None or not data:
-            raise SpecError("sweep", found="no --checkpoint or no --data", expected="both, or --spec FILE", remedy="See: python -m engine sweep --help")
+            raise SpecError(
+                "sweep", found="no --checkpoint or no --data", expected="both, or --spec FILE", remedy="See: python -m engine sweep --help"
+            )
         fields: dict[str, Any] = {
             "checkpoint": checkpoint, "data": tuple(data), "calibrate": tuple(calibrate or ()), "normalisation": normalisation,
             "climatology": climatology, "architecture": mapping(architecture, "architecture"), "nu": numbers(nu, "nu"), "members": members,
@@ -131,7 +133,13 @@ def inspect(
     with answering(as_json):
         facts = mapping(architecture, "architecture") | ({"num_heads": num_heads} if num_heads else {})
         found = inspect_files(
-            checkpoint, tuple(data or ()), calibrate=tuple(calibrate or ()), normalisation=normalisation, climatology=climatology, members=members, architecture=facts
+            checkpoint,
+            tuple(data or ()),
+            calibrate=tuple(calibrate or ()),
+            normalisation=normalisation,
+            climatology=climatology,
+            members=members,
+            architecture=facts,
         )
         show(found, as_json, inspection_text(found))
         if found["refusal"]:
@@ -153,7 +161,10 @@ def score(
 
     with answering(as_json):
         found = score_files(forecast, observed, names(scores), member_dim=member_dim, variable=variable, seed=seed)
-        lines = [f"{n}: {v['value']:.6g}  [{v['low']:.6g}, {v['high']:.6g}]  {v['cases']} cases, {v['valid_fraction']:.1%} valid" for n, v in found.items()]
+        lines = [
+            f"{n}: {v['value']:.6g}  [{v['low']:.6g}, {v['high']:.6g}]  {v['cases']} cases, {v['valid_fraction']:.1%} valid"
+            for n, v in found.items()
+        ]
         show(found, as_json, "\n".join(lines))
 
 
@@ -210,7 +221,12 @@ def main() -> int:
         return app(standalone_mode=False) or 0
     except click.ClickException as misuse:
         if "--json" in sys.argv:
-            error = {"what": "command line", "found": misuse.format_message(), "expected": "a verb and its options", "remedy": "See: python -m engine --help"}
+            error = {
+                "what": "command line",
+                "found": misuse.format_message(),
+                "expected": "a verb and its options",
+                "remedy": "See: python -m engine --help",
+            }
             print(json.dumps({"error": error}, ensure_ascii=False))
         else:
             misuse.show()

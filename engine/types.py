@@ -251,6 +251,8 @@ class Score(ABC):
     needs: frozenset[str] = frozenset()
     """Of "climatology", "reference", "thresholds": what the view must carry."""
     headline: bool = False
+    optional: bool = False
+    """Costs more than all the others together: computed only where it is asked for by name."""
     profile: bool = False
     """`combine` gives curves (a trailing axis: rank, threshold, bin) instead of one number a selection."""
 

@@ -41,8 +41,10 @@ def listed() -> list[st.Page]:
     return found
 
 
-st.set_page_config(page_title="Nuscope", page_icon=str(ASSETS / "logo.png"), layout="wide")
+# the icon first: else the browser is sent outside for the page's own symbol as its icon
+st.set_page_config(page_icon=str(ASSETS / "logo.png"), layout="wide")
 page = st.navigation(listed(), position="top")
+st.set_page_config(page_title=f"{page.title} · Nuscope", page_icon=str(ASSETS / "logo.png"))
 st.logo(str(ASSETS / "logo.svg"), size="large")
 sheet()
 choice.carry()

@@ -114,7 +114,8 @@ def read(s: Selection) -> "xr.Dataset":
                 remedy="Run it again with maps switched on, or choose a map over all cases.",
             )
         case = _case(fields, s.options.get("case"))
-        attrs |= {"init_time": str(fields["init_time"].values[case]), "valid_time": str(fields["valid_time"].values[case])}
+        then = fields["observed"].sel(lead_time=s.lead_time).isel(map_case=case)
+        attrs |= {"init_time": str(then["init_time"].values), "valid_time": str(then["valid_time"].values)}
         if which == "width":
             values = _slice(fields, "quantiles", s, case, 0.975) - _slice(fields, "quantiles", s, case, 0.025)
         elif which == "error":

@@ -64,7 +64,7 @@ class CellSeries(Charted):
         row, column = (int(i) for i in _geo.nearest(lat, lon, np.asarray(wanted[0]), np.asarray(wanted[1])))
         here = fields.isel(latitude=row, longitude=column).sel(lead_time=s.lead_time, variable=s.variable)
         now = here.sel(nu=s.nu)
-        table = pd.DataFrame({"init_time": fields["init_time"].values.astype(str), "valid_time": fields["valid_time"].values.astype(str)})
+        table = pd.DataFrame({"init_time": here["init_time"].values.astype(str), "valid_time": here["valid_time"].values.astype(str)})
         for name, source in (("observed", here), ("deterministic", here), ("mean", now)):
             table[name] = source[name].values.astype(float)
         quantiles = now["quantiles"].transpose("map_case", "quantile")

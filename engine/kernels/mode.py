@@ -151,10 +151,10 @@ class AttentionMode(TorchFunctionMode):
         if tag is None or weights is None or not tag.ready:
             return func(*values, **kwargs)
         tag.softmax.consumed = True
-        site, keys = self.tracker.place("T3", weights.shape, weights.shape, weights.shape[0])
+        site, (keys, *others) = self.tracker.place("T3", weights.shape, weights.shape, weights.shape[0])
         if not site.active:
             return func(*values, **kwargs)
-        if len(keys) > 1:
+        if others:
             raise AttentionError(
                 f"attention call {site.index} in {site.module or 'the model'}",
                 found="a softmax written by hand at the first active site",
@@ -162,7 +162,7 @@ class AttentionMode(TorchFunctionMode):
                 remedy="Repeat the rows for each member and leave spread off.",
             )
         source = (weights if tag.source is None else tag.source).float()
-        drawn = source if self.nu is None else _drawn_weights(source.detach(), self.nu, keys[0])
+        drawn = source if self.nu is None else _drawn_weights(source.detach(), self.nu, keys)
         parts = [x.float() if isinstance(x, Tensor) and x.is_floating_point() else x for x in values]
         parts[position] = drawn
         with torch.autocast(weights.device.type, enabled=False):

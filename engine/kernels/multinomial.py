@@ -18,13 +18,13 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from engine.kernels.inversion import PIECE, invert
 from engine.kernels.noise import RowKeys, uniforms
 from engine.kernels.poisson import poisson_floor
 
 NU_MAX = 10**6
 _WIDTH = 64  # draws held at a time: memory does not grow with nu
 _UNIT = 2.0**40
-_SLICE, _SLICE_DRAWS = 32, 2**16  # topping up: draws a row at a time, more where a case has few rows (fewer, larger steps)
 
 
 @dataclass(frozen=True)
@@ -55,21 +55,10 @@ def cumulative(weights: Tensor) -> Tensor:
     return weights.cumsum(-1) if weights.device.type == "cpu" else (weights * _UNIT).round_().long().cumsum(-1)
 
 
-def invert(cdf: Tensor, u: Tensor) -> Tensor:
-    """Keys of uniform draws `u`, `(rows, width)`, from cumulative weights `(rows, keys)`; int64, in [0, keys)."""
-    last = cdf[:, -1:]
-    if cdf.is_floating_point():
-        target = torch.minimum(u * last, torch.nextafter(last, torch.zeros_like(last)))
-    else:
-        target = torch.minimum((u.double() * last).long(), last - 1)
-    return torch.searchsorted(cdf, target, right=True)
-
-
 def draw_keys(rows: Rows, nu: int, keys: RowKeys) -> Tensor:
     """`nu` independent keys a row, `(rows, nu)` int64; for small `nu` (memory grows with it)."""
     device, count = rows.cdf.device, len(rows.cdf) // len(keys)
-    drawn = invert(rows.cdf, uniforms(keys.generators(device), [count] * len(keys), nu, device))
-    return drawn if rows.drawable else drawn.clamp_(max=rows.cdf.shape[-1] - 1)
+    return invert(rows.cdf, uniforms(keys.generators(device), [count] * len(keys), nu, device))
 
 
 def draw_counts(rows: Rows, nu: int, keys: RowKeys) -> Tensor:
@@ -88,25 +77,27 @@ def draw_counts(rows: Rows, nu: int, keys: RowKeys) -> Tensor:
         one, block = torch.ones((), device=counts.device), len(counts) // len(keys)
         for start in range(0, nu, _WIDTH):
             drawn = invert(rows.cdf, uniforms(sources, [block] * len(keys), min(_WIDTH, nu - start), counts.device))
-            drawn = drawn if rows.drawable else drawn.clamp_(max=counts.shape[-1] - 1)
             counts.scatter_add_(-1, drawn, one.expand(drawn.shape))
     return counts.view(rows.weights.shape)
 
 
 def _top_up(counts: Tensor, cdf: Tensor, missing: Tensor, sources: list[torch.Generator]) -> None:
-    """Add `missing` single draws a row, `(rows,)`, from `cdf` to `counts`, both `(rows, keys)`, slice by slice.
+    """Add `missing` single draws a row, `(rows,)`, from `cdf` to `counts`, both `(rows, keys)`.
 
-    Only rows that still miss draws take part; how many of them a case has depends on that case alone.
+    A case's draws come from its source in the order of its rows; on a CPU, where a source yields one number after another,
+    the rows are handled in pieces of about as many draws as there are weights.
     """
-    width = min(max(_SLICE, _SLICE_DRAWS * len(sources) // len(cdf)), 16 * _SLICE)  # a matter of one case's shape alone
-    slots = torch.arange(width, device=cdf.device)
-    start = 0
-    while bool((short := missing > start).any()):
-        active, blocks = short.nonzero()[:, 0], short.view(len(sources), -1).sum(1).tolist()
-        drawn = invert(cdf if len(active) == len(cdf) else cdf[active], uniforms(sources, blocks, width, cdf.device))
-        wanted = (slots < (missing[active] - start)[:, None]).float()
-        counts.view(-1).scatter_add_(0, (drawn + active[:, None] * counts.shape[-1]).flatten(), wanted.flatten())
-        start += width
+    missing, rows, one = missing.long(), len(counts), torch.ones((), device=cdf.device)
+    block, most = rows // len(sources), max(1, int(missing.max()))
+    step = max(1, max(8 * PIECE, counts.numel()) // most) if cdf.device.type == "cpu" else rows
+    for start in range(0, rows, step):
+        stop = min(start + step, rows)
+        cases = range(start // block, -(-stop // block))
+        totals = [int(missing[max(start, i * block) : min(stop, (i + 1) * block)].sum()) for i in cases]
+        row = torch.arange(stop - start, device=cdf.device).repeat_interleave(missing[start:stop])
+        u = uniforms([sources[i] for i in cases], totals, 1, cdf.device)[:, 0]
+        place = invert(cdf[start:stop], u, row).add_(row, alpha=counts.shape[-1])
+        counts[start:stop].view(-1).scatter_add_(0, place, one.expand(place.shape))
 
 
 def _poisson_counts(rows: Rows, nu: int, sources: list[torch.Generator]) -> Tensor:

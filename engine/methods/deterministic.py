@@ -13,6 +13,8 @@ class Deterministic(Method):
     key = "deterministic"
     title = "Deterministic forecast"
     reference = "the backbone"
+    single = True
+    """One forecast: the reference beside every ensemble, and no ensemble itself."""
 
     class Params(BaseModel):
         """None."""

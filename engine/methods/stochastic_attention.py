@@ -79,7 +79,10 @@ def active_sites(names: tuple[str, ...], pattern: str | None) -> tuple[int, ...]
     chosen = tuple(i for i, name in enumerate(names) if pattern is None or fnmatchcase(name, pattern))
     if not chosen:
         raise SpecError(
-            "params.sites", found=f"{pattern!r}, which matches none", expected=f"a pattern over {', '.join(names[:12])}", remedy="Try '*' or 'blocks.*'."
+            "params.sites",
+            found=f"{pattern!r}, which matches none",
+            expected=f"a pattern over {', '.join(names[:12])}",
+            remedy="Try '*' or 'blocks.*'.",
         )
     return chosen
 

@@ -46,7 +46,10 @@ def answering(as_json: bool) -> Iterator[None]:
         if as_json:
             print(json.dumps({"error": refusal.as_dict()}, indent=1, ensure_ascii=False))
         else:
-            print(f"{refusal.what}\n  found:    {refusal.found}\n  expected: {refusal.expected}\n  remedy:   {refusal.remedy}", file=sys.stderr)
+            print(
+                f"{refusal.what}\n  found:    {refusal.found}\n  expected: {refusal.expected}\n  remedy:   {refusal.remedy}",
+                file=sys.stderr,
+            )
         raise typer.Exit(2) from refusal
     except KeyboardInterrupt as stop:
         print("\ninterrupted; the same command goes on from the last finished shard", file=sys.stderr)
@@ -77,7 +80,12 @@ class Ticker:
         self.last = now
         fresh = done - self.first
         left = f", {(now - self.began) / fresh * (total - done):.0f} s left" if fresh > 0 and done < total else ""
-        print(f"\r\033[K{done}/{total} {message}{left}" if terminal else f"{done}/{total} {message}{left}", end="" if terminal else "\n", file=sys.stderr, flush=True)
+        print(
+            f"\r\033[K{done}/{total} {message}{left}" if terminal else f"{done}/{total} {message}{left}",
+            end="" if terminal else "\n",
+            file=sys.stderr,
+            flush=True,
+        )
         if terminal and done >= total:
             print(file=sys.stderr)
 
@@ -90,7 +98,9 @@ def numbers(text: str, name: str, kind: type = int) -> tuple[Any, ...]:
             values.append(kind(part))
         except ValueError as fault:
             kinds = {int: "whole numbers", float: "numbers"}[kind]
-            raise SpecError(f"--{name}", found=repr(part), expected=f"{kinds} with commas between, like 1,2,4", remedy="Mend that part.") from fault
+            raise SpecError(
+                f"--{name}", found=repr(part), expected=f"{kinds} with commas between, like 1,2,4", remedy="Mend that part."
+            ) from fault
     return tuple(values)
 
 

@@ -19,14 +19,22 @@ def examine() -> dict[str, Any]:
     """`{"ok": bool, "device": …, "versions": {…}, "checks": [{"name", "ok", "found"}]}`."""
     checks = [
         _check("python", lambda: f"{platform.python_version()} on {platform.machine()}, {os.cpu_count()} cores"),
-        _check("memory", lambda: f"{psutil.virtual_memory().available / 2**30:.1f} of {psutil.virtual_memory().total / 2**30:.1f} GiB free"),
+        _check(
+            "memory", lambda: f"{psutil.virtual_memory().available / 2**30:.1f} of {psutil.virtual_memory().total / 2**30:.1f} GiB free"
+        ),
         _check("kernel", _kernel),
         _check("runs folder", lambda: _writable(settings().runs)),
         _check("uploads folder", lambda: _writable(settings().uploads)),
         _check("demo", _demo),
     ]
     versions = {name: importlib.metadata.version(name) for name in PACKAGES}
-    return {"ok": all(c["ok"] for c in checks), "device": device(), "python": sys.version.split()[0], "versions": versions, "checks": checks}
+    return {
+        "ok": all(c["ok"] for c in checks),
+        "device": device(),
+        "python": sys.version.split()[0],
+        "versions": versions,
+        "checks": checks,
+    }
 
 
 def device() -> str:

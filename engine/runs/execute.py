@@ -5,44 +5,59 @@ shard's file appears whole or not at all, so a worker may die at any moment; wha
 those of an undisturbed run, since noise is keyed by (seed, member, case, site) and never by what ran before.
 """
 
+import errno
+import logging
 import os
 import time
-from collections.abc import Callable
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.errors import RunError
 from engine.kernels.quantiles import linear_quantiles
 from engine.registry import get
 from engine.runs.accumulate import Accumulator
-from engine.runs.finish import finish
+from engine.runs.finish import finish, of_one_member
 from engine.runs.plan import Plan, Shard, make_plan
 from engine.runs.spec import RunSpec
 from engine.runs.verification import FAN
 from engine.settings import settings
 from engine.types import Array, Batch, EnsembleView
 
+log = logging.getLogger("engine.runs")
 OnProgress = Callable[[int, int, str], None]
 
 
-def execute(spec: RunSpec, folder: Path, report: OnProgress) -> None:
-    """Compute what is not there yet of `spec` in `folder`, and write `verification.nc` and `fields.nc`."""
+def execute(spec: RunSpec, folder: Path, report: OnProgress, finished: Callable[[], None] = lambda: None) -> None:
+    """Compute what is not there yet of `spec` in `folder`, and write `verification.nc` and `fields.nc`.
+
+    `report(done, total, message)` is told of each ensemble, with a total of 0 until it is known; `finished()` of each shard.
+    """
     _use_threads()
-    report(0, 1, "opening the model and the data")
+    report(0, 0, "opening the model and the data")
     plan = make_plan(spec)
     shards = list(plan.shards())
     place = folder / "shards"
-    place.mkdir(parents=True, exist_ok=True)
+    with writing(place):
+        place.mkdir(parents=True, exist_ok=True)
+        for left in place.glob("*.part"):  # of a worker that died while it wrote
+            left.unlink(missing_ok=True)
     total = sum(plan.work(s) for s in shards)
-    todo = [s for s in shards if not (place / f"{s.name}.npz").exists()]
+    todo = [s for s in shards if not is_whole(place / f"{s.name}.npz", s)]
     done = total - sum(plan.work(s) for s in todo)
     report(done, total, "resumed" if done else "started")
     for shard in todo:
         run_shard(plan, shard, place, lambda fresh, message, base=done: report(base + fresh, total, message))
         done += plan.work(shard)
+        finished()
     report(total, total, "verifying")
-    finish(plan, shards, folder)
+    with writing(folder):
+        finish(plan, shards, folder)
 
 
 def _use_threads() -> None:
@@ -52,16 +67,60 @@ def _use_threads() -> None:
         torch.set_num_threads(settings().threads)
 
 
+@contextmanager
+def writing(place: Path) -> Iterator[None]:
+    """Turn what an operating system says about a full disk or a folder without rights into a refusal that says what to do.
+
+    HDF5 reports a failed write as an OSError or a RuntimeError, by where it happens.
+    """
+    try:
+        yield
+    except (OSError, RuntimeError) as fault:
+        full = "errno = 28" in str(fault) or getattr(fault, "errno", None) == errno.ENOSPC
+        if isinstance(fault, RuntimeError) and not full:
+            raise
+        raise RunError(
+            f"writing to {place}",
+            found="no space left" if full else str(fault),
+            expected="a folder that can be written",
+            remedy="Free some space or mend the rights, then resume the run: it goes on from its last finished shard.",
+        ) from fault
+
+
+def is_whole(path: Path, shard: Shard) -> bool:
+    """Whether a shard's file is there, undamaged (every part is read against its checksum) and of these very cases."""
+    if not path.exists():
+        return False
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            ids = [file[name] for name in file.files if name == "cases"]
+            for name in file.files:
+                file[name]
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, KeyError) as fault:
+        log.warning("shard %s is damaged and is computed again: %s", path.name, fault)
+        return False
+    if not ids or ids[0].tolist() != [c.id for c in shard.cases]:
+        log.warning("shard %s holds other cases and is computed again", path.name)
+        return False
+    return True
+
+
 def run_shard(plan: Plan, shard: Shard, place: Path, tick: Callable[[int, str], None]) -> None:
     """One shard's file: `calibrate` scales and unbiased scores, or everything that verification adds up."""
     compute = _calibrate if shard.split == "calibrate" else _verify
-    arrays = compute(plan, shard, tick)
-    path, part = place / f"{shard.name}.npz", place / f"{shard.name}.part"
-    with part.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+    arrays = compute(plan, shard, tick) | {"cases": np.asarray([c.id for c in shard.cases])}
+    # the process's id in the name: should two ever write one shard, each file is still whole
+    path, part = place / f"{shard.name}.npz", place / f"{shard.name}.{os.getpid()}.part"
+    with writing(place):
+        try:
+            with part.open("wb") as file:
+                np.savez(file, allow_pickle=False, **arrays)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
 
 
 def _verify(plan: Plan, shard: Shard, tick: Callable[[int, str], None]) -> dict[str, NDArray]:
@@ -72,7 +131,7 @@ def _verify(plan: Plan, shard: Shard, tick: Callable[[int, str], None]) -> dict[
         for nu in plan.nu
         for v in plan.variables
     }
-    reference = {v: Accumulator(_of_one_member(plan), plan.weights, 1, grid=False) for v in plan.variables}
+    reference = {v: Accumulator(of_one_member(plan.scores), plan.weights, 1, grid=False) for v in plan.variables}
     seconds = np.zeros(len(plan.nu))
     maps: dict[str, list[NDArray]] = {"map_case": [], "observed": [], "deterministic": [], "mean": [], "quantiles": []}
     done = 0
@@ -99,7 +158,9 @@ def _verify(plan: Plan, shard: Shard, tick: Callable[[int, str], None]) -> dict[
             done += spec.members
             tick(done, f"case {case.init_time}, ν = {nu}")
         for v, o in zip(plan.variables, plan.outputs, strict=True):
-            reference[v].add(EnsembleView(single[None, :, o], batch.observed[:, o], None if climatology is None else climatology[:, o]), [case.id])
+            reference[v].add(
+                EnsembleView(single[None, :, o], batch.observed[:, o], None if climatology is None else climatology[:, o]), [case.id]
+            )
         if case.id in plan.map_cases:
             _keep_maps(maps, case.id, batch.observed[0, plan.outputs], single[0, plan.outputs], drawn, (len(plan.nu), len(plan.variables)))
     arrays: dict[str, NDArray] = {"seconds": seconds} | {f"map:{n}": np.stack(a) for n, a in maps.items() if a}
@@ -108,11 +169,6 @@ def _verify(plan: Plan, shard: Shard, tick: Callable[[int, str], None]) -> dict[
     for v, accumulator in reference.items():
         arrays |= accumulator.result().arrays(f"deterministic/{v}/")
     return arrays
-
-
-def _of_one_member(plan: Plan) -> list[str]:
-    """Scores of the deterministic forecast that stand beside the ensemble's."""
-    return [s.key for s in plan.scores if s.key in ("rmse", "acc")]
 
 
 def _deterministic(plan: Plan, batch: Batch) -> Array:
@@ -139,13 +195,15 @@ def _calibrate(plan: Plan, shard: Shard, tick: Callable[[int, str], None]) -> di
     """
     spec, out = plan.spec, plan.outputs
     area, scale = plan.weights[0], plan.backbone.output_sd[out]
-    crps = [get("scoring", "crps_fair")]
+    crps = get("scoring", "crps_fair")
 
     def norm(difference: Array) -> Array:
         """Root of the area mean over points and outputs, `(…)` from `(…, variable, H, W)`."""
         square = (difference / scale[:, None, None]) ** 2
         weight = np.where(np.isnan(square), 0.0, area)
-        return np.sqrt(np.nansum(square * weight, axis=(-3, -2, -1)) / weight.sum(axis=(-3, -2, -1)))
+        total = weight.sum(axis=(-3, -2, -1))
+        # a case without one valid point has no scale: NaN, which choosing the operating points leaves out
+        return np.sqrt(np.nansum(square * weight, axis=(-3, -2, -1)) / np.where(total > 0, total, np.nan))
 
     z, r, scores, done = [], [], [], 0
     for case in shard.cases:
@@ -161,7 +219,7 @@ def _calibrate(plan: Plan, shard: Shard, tick: Callable[[int, str], None]) -> di
             ).members[:, :, out]
             of_case.append(norm(members - single)[:, 0])
             view = EnsembleView(members[:, :, 0], observed[:, 0])
-            scores_of_case.append(crps[0].statistics(view, plan.weights[:1])["crps_fair"][0, 0])
+            scores_of_case.append(crps.statistics(view, plan.weights[:1])["crps_fair"][0, 0])
             done += spec.calibrate_members
             tick(done, f"calibration case {case.init_time}, ν = {nu}")
         r.append(of_case)

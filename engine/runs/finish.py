@@ -1,6 +1,9 @@
 """From finished shards to `verification.nc` and `fields.nc`: merge in shard order, bootstrap, name and label everything."""
 
 import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +15,10 @@ import engine
 from engine.kernels.quantiles import perfect_coverage
 from engine.runs import operating
 from engine.runs.accumulate import ShardStatistics, finalise
+from engine.runs.gridsums import add_exactly
 from engine.runs.plan import Plan, Shard
 from engine.runs.verification import FAN, LEVELS
+from engine.types import Array, Score
 
 DIMENSIONS = {
     "rank_counts": ("rank",), "rank_low": ("rank",), "rank_high": ("rank",), "coverage_map": ("level",), "rank_map": ("rank_bin",),
@@ -24,87 +29,134 @@ DIMENSIONS = {
 """Dimensions after (ν, region, lead time, variable), or before (latitude, longitude) in maps."""
 
 
+SPACE = ("latitude", "longitude")
+REFERENCE = ("rmse", "acc")
+"""Scores of the deterministic forecast, stored beside the ensemble's."""
+
+
 def finish(plan: Plan, shards: list[Shard], folder: Path) -> None:
     """Write both files, each whole or not at all."""
     files = {s.name: folder / "shards" / f"{s.name}.npz" for s in shards}
     verification = _verification(plan, shards, files)
     verification.attrs["key"] = folder.name
-    encoding: dict[str, Any] = {str(n): {"zlib": True, "complevel": 4} for n, v in verification.variables.items() if v.ndim > 1 and v.dtype.kind == "f"}
+    encoding: dict[str, Any] = {
+        str(n): {"zlib": True, "complevel": 4} for n, v in verification.variables.items() if v.ndim > 1 and v.dtype.kind == "f"
+    }
     _write(verification, folder / "verification.nc", encoding)
     if plan.map_cases:
         _write_fields(plan, shards, files, folder / "fields.nc")
 
 
 def _write(dataset: xr.Dataset, path: Path, encoding: dict[str, Any]) -> None:
-    part = path.with_suffix(".part")
-    dataset.to_netcdf(part, engine="h5netcdf", encoding=encoding)
-    part.replace(path)
+    part = path.with_suffix(f".{os.getpid()}.part")
+    try:
+        dataset.to_netcdf(part, engine="h5netcdf", encoding=encoding)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _merged(shards: list[Shard], files: dict[str, Path], lead: int, prefix: str) -> ShardStatistics:
-    parts = []
+    """All cases of one (ν, variable); gridpoint sums one shard after another, so that memory does not grow with the shards."""
+    parts: list[ShardStatistics] = []
+    grid: dict[str, Array] = {}
     for shard in shards:
-        if shard.split == "verify" and shard.lead == lead:
-            with np.load(files[shard.name], allow_pickle=False) as file:
-                parts.append(ShardStatistics.from_arrays({n: file[n] for n in file.files if n.startswith(prefix)}, prefix))
-    return ShardStatistics.concatenate(parts)
+        if shard.split != "verify" or shard.lead != lead:
+            continue
+        with np.load(files[shard.name], allow_pickle=False) as file:
+            part = ShardStatistics.from_arrays({n: file[n] for n in file.files if n.startswith(prefix)}, prefix)
+        for name, sums in part.grid.items():
+            if name in grid:
+                add_exactly(grid[name], sums[0])
+                grid[name][1] += sums[1]
+            else:
+                grid[name] = np.array(sums)
+        parts.append(replace(part, grid={}))
+    return replace(ShardStatistics.concatenate(parts), grid=grid)
+
+
+class _Arrays:
+    """Arrays of the whole Verification by name, filled place by place; NaN where nothing was said."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.sizes = {"nu": len(plan.nu), "region": len(plan.regions), "lead_time": len(plan.lead_hours), "variable": len(plan.variables)}
+        self.variables: dict[str, tuple[tuple[str, ...], NDArray]] = {}
+
+    def put(self, name: str, values: NDArray, front: tuple[str, ...], tail: tuple[str, ...], at: dict[str, int]) -> None:
+        """`values` `(region if in front, *tail)` at positions on the other dimensions of `front`."""
+        if name not in self.variables:
+            shape = tuple(self.sizes[d] for d in front) + values.shape[("region" in front) :]
+            self.variables[name] = ((*front, *tail), np.full(shape, np.nan, values.dtype if values.dtype.kind == "f" else float))
+        self.variables[name][1][tuple(at[d] if d in at else slice(None) for d in front)] = values
+
+    def score(self, values: dict[str, NDArray], at: dict[str, int]) -> None:
+        """What `finalise` gives for one (ν, lead time, variable)."""
+        for name, array in values.items():
+            tail = DIMENSIONS.get(name, ("case",) if name.endswith("_case") else ())
+            if name == "block_length":
+                continue
+            if name == "valid_map":
+                self.put(name, array, ("lead_time", "variable"), SPACE, at)
+            elif name.endswith("_map"):
+                self.put(name, array, ("nu", "lead_time", "variable"), (*tail, *SPACE), at)
+            elif name == "valid_fraction":
+                self.put(name, array, ("region", "lead_time", "variable"), (), at)
+            else:
+                self.put(name, array, ("nu", "region", "lead_time", "variable"), tail, at)
+
+    def reference(self, values: dict[str, NDArray], at: dict[str, int]) -> None:
+        """Scores of the deterministic forecast, `rmse_deterministic`, `rmse_deterministic_low` …."""
+        for name, array in values.items():
+            stem, _, end = name.partition("_")
+            if stem in REFERENCE and end in ("", "low", "high"):
+                self.put("_".join(filter(None, (stem, "deterministic", end))), array, ("region", "lead_time", "variable"), (), at)
 
 
 def _verification(plan: Plan, shards: list[Shard], files: dict[str, Path]) -> xr.Dataset:
     spec = plan.spec
     options = {"replicates": spec.bootstrap, "seed": spec.seed}
-    cells: list[dict[str, Any]] = []
-    blocks = []
-    for lead, hours in enumerate(plan.lead_hours):
-        for v in plan.variables:
-            reference = _merged(shards, files, lead, f"deterministic/{v}/")
-            single = finalise(reference, [n for n in ("rmse", "acc") if _has(plan, n)], members=1, **options)
+    arrays, blocks = _Arrays(plan), []
+    for lead in range(len(plan.lead_hours)):
+        for v, variable in enumerate(plan.variables):
+            reference = _merged(shards, files, lead, f"deterministic/{variable}/")
+            single = finalise(reference, of_one_member(plan.scores), members=1, **options)
             # one block length a lead time and variable, from the deterministic errors: resamples are then shared by all ν
             block = int(single["block_length"])
             blocks.append(block)
-            place = {"lead_time": hours, "variable": v}
-            cells.append({"place": place, "single": {n: a for n, a in single.items() if n.split("_")[0] in ("rmse", "acc") and not n.endswith("_map")}})
-            for nu in plan.nu:
-                stats = _merged(shards, files, lead, f"{nu}/{v}/")
+            arrays.reference(single, {"lead_time": lead, "variable": v})
+            for n, nu in enumerate(plan.nu):
+                stats = _merged(shards, files, lead, f"{nu}/{variable}/")
                 values = finalise(stats, plan.scores, members=spec.members, block=block, **options)
-                cells.append({"place": place | {"nu": nu}, "values": values})
-    dataset = xr.merge([_labelled(plan, cell, shards) for cell in cells], join="outer", compat="no_conflicts")
-    return _described(plan, dataset, files, shards, max(blocks))
+                arrays.score(values, {"nu": n, "lead_time": lead, "variable": v})
+    return _described(plan, xr.Dataset(arrays.variables, _coordinates(plan)), files, shards, max(blocks))
 
 
-def _has(plan: Plan, name: str) -> bool:
-    return any(s.key == name for s in plan.scores)
+def of_one_member(scores: Sequence[Score]) -> list[str]:
+    """Scores of the deterministic forecast that stand beside the ensemble's."""
+    return [s.key for s in scores if s.key in REFERENCE]
 
 
-def _labelled(plan: Plan, cell: dict[str, Any], shards: list[Shard]) -> xr.Dataset:
-    """One (lead time, variable) or (ν, lead time, variable) with its dimensions, sizes 1 of those three in front."""
-    place: dict[str, Any] = cell["place"]
-    lead = plan.lead_hours.index(place["lead_time"])
-    latitude, longitude = (plan.dataset.fields[n].values for n in ("latitude", "longitude"))
-    coordinates: dict[str, Any] = {"lead_time": [place["lead_time"]], "variable": [place["variable"]], "region": list(plan.regions)}
-    coordinates |= {"latitude": latitude, "longitude": longitude}
-    if "nu" in place:
-        coordinates["nu"] = [place["nu"]]
-    variables: dict[str, Any] = {}
-    front = ["nu"] if "nu" in place else []
-    for name, array in (cell.get("values") or {}).items():
-        tail = DIMENSIONS.get(name, ())
-        if name.endswith("_map"):
-            lead_dims = [] if name == "valid_map" else front
-            variables[name] = ([*lead_dims, "lead_time", "variable", *tail, "latitude", "longitude"], array.reshape((1,) * (len(lead_dims) + 2) + array.shape))
-        elif name == "valid_fraction":
-            variables[name] = (["region", "lead_time", "variable"], array[:, None, None])
-        elif name != "block_length":
-            tail = ("case",) if name.endswith("_case") else tail
-            variables[name] = ([*front, "region", "lead_time", "variable", *tail], array.reshape((1, len(array), 1, 1, *array.shape[1:])))
-    for name, array in (cell.get("single") or {}).items():
-        stem, _, end = name.partition("_")
-        if end != "case":
-            variables[f"{stem}_deterministic{'_' + end if end else ''}"] = (["region", "lead_time", "variable"], array[:, None, None])
-    if any(name.endswith("_case") for name in variables):
-        ordered = sorted((c for s in shards if s.split == "verify" and s.lead == lead for c in s.cases), key=lambda c: c.id)
-        coordinates["case"] = np.arange(len(ordered))
-    return xr.Dataset(variables, coordinates)
+def _coordinates(plan: Plan) -> dict[str, Any]:
+    cases = plan.cases[0]
+    valid = [[c.valid_time for c in of_lead] for of_lead in plan.cases]
+    members = plan.spec.members
+    coordinates: dict[str, Any] = {n: plan.dataset.fields[n].values for n in SPACE}
+    return coordinates | {
+        "nu": list(plan.nu),
+        "region": list(plan.regions),
+        "lead_time": list(plan.lead_hours),
+        "variable": list(plan.variables),
+        "case": np.arange(len(cases)),
+        # the initial times are the same at all lead times; the valid times are not
+        "init_time": ("case", [c.init_time for c in cases]),
+        "valid_time": ("case", valid[0]) if len(valid) == 1 else (("lead_time", "case"), valid),
+        "level": list(LEVELS),
+        "rank": np.arange(members + 1),
+        "probability": np.arange(members + 1),
+        "threshold": np.arange(len(plan.spec.thresholds)),
+        "threshold_value": (("variable", "threshold"), np.reshape([plan.thresholds[v] for v in plan.variables], (len(plan.variables), -1))),
+        "unit": ("variable", [plan.backbone.out_units[o] for o in plan.outputs]),
+    }
 
 
 def _described(plan: Plan, dataset: xr.Dataset, files: dict[str, Path], shards: list[Shard], block: int) -> xr.Dataset:
@@ -115,19 +167,17 @@ def _described(plan: Plan, dataset: xr.Dataset, files: dict[str, Path], shards: 
             with np.load(files[shard.name], allow_pickle=False) as file:
                 seconds += file["seconds"]
     dataset["seconds"] = ("nu", seconds, {"units": "s", "long_name": "time of all member forwards at this ν"})
-    ordered = sorted(plan.cases[0], key=lambda c: c.id)
-    dataset = dataset.assign_coords(
-        init_time=("case", [c.init_time for c in ordered]),
-        valid_time=("case", [c.valid_time for c in ordered]),
-        level=list(LEVELS),
-        unit=("variable", [plan.backbone.out_units[plan.backbone.out_variables.index(v)] for v in dataset["variable"].values]),
-        threshold_value=(("variable", "threshold"), [list(plan.thresholds[str(v)]) for v in dataset["variable"].values]),
-    )
     for score in plan.scores:
         if score.key in dataset:
             unit = "" if score.unit == "variable" else score.unit
             dataset[score.key].attrs.update(
-                title=score.title, symbol=score.symbol, units=unit, better=score.better, perfect=score.perfect, estimator=score.estimator, reference=score.reference
+                title=score.title,
+                symbol=score.symbol,
+                units=unit,
+                better=score.better,
+                perfect=score.perfect,
+                estimator=score.estimator,
+                reference=score.reference,
             )
     points = operating.choose(plan, dataset, [files[s.name] for s in shards if s.split == "calibrate"])
     dataset.attrs = {
@@ -153,7 +203,7 @@ def _described(plan: Plan, dataset: xr.Dataset, files: dict[str, Path], shards: 
 
 
 def _write_fields(plan: Plan, shards: list[Shard], files: dict[str, Path], path: Path) -> None:
-    """Maps of single cases, one lead time after another (`map_case` positions are those of the first lead time's cases)."""
+    """Maps of single cases, one lead time after another."""
     parts = []
     for lead, hours in enumerate(plan.lead_hours):
         kept: dict[str, list[NDArray]] = {}
@@ -169,7 +219,13 @@ def _write_fields(plan: Plan, shards: list[Shard], files: dict[str, Path], path:
         known = {c.id: c for c in plan.cases[lead]}
         cases = [known[int(i)] for i in arrays.pop("map_case")]
         parts.append(_fields_of(plan, hours, cases, arrays))
-    dataset = xr.concat(parts, dim="lead_time", join="outer") if len(parts) > 1 else parts[0]
+    dataset = parts[0]
+    if len(parts) > 1:  # the same initial times at every lead time, so only what is valid then differs
+        valid = xr.concat([part["valid_time"].drop_vars("init_time") for part in parts], dim="lead_time")
+        dataset = xr.concat(
+            [part.drop_vars("valid_time") for part in parts], dim="lead_time", join="exact", coords="minimal", compat="equals"
+        )
+        dataset = dataset.assign_coords(valid_time=(("lead_time", "map_case"), valid.values))
     chunks = {n: (1,) * (v.ndim - 2) + tuple(v.shape[-2:]) for n, v in dataset.data_vars.items()}
     _write(dataset, path, {str(n): {"zlib": True, "complevel": 2, "shuffle": True, "chunksizes": c} for n, c in chunks.items()})
 

@@ -8,10 +8,13 @@ outlives the process that started it.
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -25,35 +28,43 @@ from engine.settings import ROOT, settings
 if TYPE_CHECKING:
     import xarray as xr
 
-MAX_ATTEMPTS = 20
-"""Restarts without a finished shard in between after which a run is called failed: then it is the run that kills its worker."""
+MAX_ATTEMPTS = 5
+"""Starts without a finished shard in between after which a run is called failed: then it is the run that kills its worker."""
+QUEUED = "status = 'queued', pid = NULL, error = NULL, attempts = 0, message = '', finished = NULL"
 _children: list[subprocess.Popen[bytes]] = []
+_dispatching = threading.RLock()
 
 
-def _record(spec: RunSpec, status: str) -> str:
+def _record(spec: RunSpec) -> str:
+    """The run's row and folder, queued where it is new, was given up, or lost its results."""
     spec = spec.resolved()
     key = spec.key()
-    path = store.folder(key)
-    path.mkdir(parents=True, exist_ok=True)
+    path = store.make_folder(key)
     text = spec.model_dump_json()
     with store.table() as connection:
         known = connection.execute("SELECT status FROM runs WHERE key = ?", (key,)).fetchone()
         if known is None:
-            (path / "spec.json").write_text(spec.model_dump_json(indent=1))
             connection.execute(
-                "INSERT INTO runs (key, title, status, spec, created) VALUES (?, ?, ?, ?, ?)",
-                (key, spec.title or f"{spec.checkpoint.stem}: {spec.method}", status, text, time.time()),
+                "INSERT INTO runs (key, title, status, spec, created) VALUES (?, ?, 'queued', ?, ?)",
+                (key, spec.title or f"{spec.checkpoint.stem}: {spec.method}", text, time.time()),
             )
-        elif known["status"] in ("failed", "cancelled"):
+        elif known["status"] in ("failed", "cancelled") or _lost(known["status"], path):
             # the same content may lie elsewhere now: the newer spec's paths are the ones that exist
-            (path / "spec.json").write_text(spec.model_dump_json(indent=1))
-            connection.execute("UPDATE runs SET status = ?, spec = ?, error = NULL, attempts = 0, message = '' WHERE key = ?", (status, text, key))
+            connection.execute(f"UPDATE runs SET spec = ?, {QUEUED} WHERE key = ?", (text, key))
+        else:
+            return key
+        store.write_spec(key, spec.model_dump_json(indent=1))
     return key
+
+
+def _lost(status: str, path: Path) -> bool:
+    """A finished run whose results are no longer there."""
+    return status == "done" and not (path / "verification.nc").exists()
 
 
 def submit(spec: RunSpec | dict[str, Any]) -> str:
     """Queue a run and return its key at once. An equal spec gets the run that exists, finished or not."""
-    key = _record(spec if isinstance(spec, RunSpec) else parse_spec(spec), "queued")
+    key = _record(spec if isinstance(spec, RunSpec) else parse_spec(spec))
     dispatch()
     return key
 
@@ -62,58 +73,85 @@ def run(spec: RunSpec | dict[str, Any], on_progress: Any = None) -> "xr.Dataset"
     """Compute in this process and return the Verification; the run is listed, and resumed where it was, like any other."""
     from engine.runs.worker import work
 
-    key = _record(spec if isinstance(spec, RunSpec) else parse_spec(spec), "queued")
+    key = _record(spec if isinstance(spec, RunSpec) else parse_spec(spec))
     with store.table() as connection:
         r = store.row(connection, key)
         busy = r["status"] == "running" and store.alive(r["pid"], r["pid_started"])
         if not busy and r["status"] != "done":
-            me = psutil.Process()
+            me = os.getpid()
             connection.execute(
-                "UPDATE runs SET status = 'running', pid = ?, pid_started = ?, attempts = attempts + 1 WHERE key = ?", (me.pid, me.create_time(), key)
+                "UPDATE runs SET status = 'running', pid = ?, pid_started = ?, attempts = attempts + 1 WHERE key = ?",
+                (me, store.born(me), key),
             )
     if r["status"] != "done" and not busy:
         work(key, on_progress)
-    while busy and progress(key).status in ("queued", "running"):
+    while busy and (state := progress(key)).status in ("queued", "running"):
+        if on_progress:
+            on_progress(state.done, state.total, state.message)
         time.sleep(0.5)
     return result(key)
 
 
 def dispatch() -> None:
     """Queue again what lost its worker, and start workers while slots are free."""
-    _children[:] = [child for child in _children if child.poll() is None]  # reaps the finished: no zombies
-    with store.table() as connection:
-        for r in connection.execute("SELECT * FROM runs WHERE status = 'running'").fetchall():
-            if store.alive(r["pid"], r["pid_started"]):
-                continue
-            if r["attempts"] >= MAX_ATTEMPTS:
-                error = RunError(
-                    f"run {r['key']}",
-                    found=f"its worker died {r['attempts']} times",
-                    expected="a worker that lives until the next shard",
-                    remedy=f"See {store.folder(r['key']) / 'log.txt'}; fewer members or cases need less memory.",
+    with _dispatching:  # threads of one process share the list of children
+        _children[:] = [child for child in _children if child.poll() is None]  # reaps the finished: no zombies
+        with store.table() as connection:
+            for r in connection.execute("SELECT * FROM runs WHERE status = 'running'").fetchall():
+                if not store.alive(r["pid"], r["pid_started"]):
+                    _bury(connection, r)
+            running = connection.execute("SELECT COUNT(*) FROM runs WHERE status = 'running'").fetchone()[0]
+            free = max(0, settings().slots - running)
+            for r in connection.execute("SELECT key FROM runs WHERE status = 'queued' ORDER BY created LIMIT ?", (free,)).fetchall():
+                try:
+                    pid = _start(r["key"]).pid
+                except RunError as fault:  # this run's trouble, and no reason to show nobody any run
+                    _give_up(connection, r["key"], fault)
+                    continue
+                connection.execute(
+                    "UPDATE runs SET status = 'running', pid = ?, pid_started = ?, started = NULL, attempts = attempts + 1 WHERE key = ?",
+                    (pid, store.born(pid), r["key"]),
                 )
-                connection.execute("UPDATE runs SET status = 'failed', error = ? WHERE key = ?", (json.dumps(error.as_dict()), r["key"]))
-            else:
-                connection.execute("UPDATE runs SET status = 'queued', pid = NULL WHERE key = ?", (r["key"],))
-        running = connection.execute("SELECT COUNT(*) FROM runs WHERE status = 'running'").fetchone()[0]
-        free = max(0, settings().slots - running)
-        for r in connection.execute("SELECT key FROM runs WHERE status = 'queued' ORDER BY created LIMIT ?", (free,)).fetchall():
-            process = _start(r["key"])
-            started = psutil.Process(process.pid).create_time()
-            connection.execute(
-                "UPDATE runs SET status = 'running', pid = ?, pid_started = ?, started = NULL, attempts = attempts + 1 WHERE key = ?",
-                (process.pid, started, r["key"]),
-            )
+
+
+def _bury(connection: sqlite3.Connection, r: sqlite3.Row) -> None:
+    """A row whose worker has died: back into the queue, or given up where it dies again and again."""
+    if r["attempts"] < MAX_ATTEMPTS:
+        connection.execute("UPDATE runs SET status = 'queued', pid = NULL WHERE key = ?", (r["key"],))
+        return
+    error = RunError(
+        f"run {r['key']}",
+        found=f"its worker died {r['attempts']} times without finishing a shard",
+        expected="a worker that lives until the next shard",
+        remedy=f"See {store.folder(r['key']) / 'log.txt'}. If memory ran out, fewer members or outputs need less of it; then resume it.",
+    )
+    _give_up(connection, r["key"], error)
+
+
+def _give_up(connection: sqlite3.Connection, key: str, error: RunError) -> None:
+    connection.execute(
+        "UPDATE runs SET status = 'failed', message = 'failed', finished = ?, error = ? WHERE key = ?",
+        (time.time(), json.dumps(error.as_dict()), key),
+    )
 
 
 def _start(key: str) -> subprocess.Popen[bytes]:
     """A worker in a session of its own: it survives its parent, and can be killed with all that it started."""
-    path = store.folder(key)
-    path.mkdir(parents=True, exist_ok=True)
-    with (path / "log.txt").open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "engine.runs.worker", key], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-        )
+    command = [sys.executable, "-m", "engine.runs.worker", key]
+    # the worker stands in another folder: a home that was named relative to ours would be another one there
+    environment = os.environ | {"NUSCOPE_HOME": str(settings().home.resolve())}
+    try:
+        with (store.make_folder(key) / "log.txt").open("ab") as log:
+            process = subprocess.Popen(
+                command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+    except OSError as fault:
+        raise RunError(
+            f"worker of run {key}",
+            found=str(fault),
+            expected="a process of its own and a log that can be written",
+            remedy="Check memory, and the folder's rights and free space.",
+        ) from fault
     _children.append(process)
     return process
 
@@ -138,8 +176,8 @@ def cancel(key: str) -> None:
         r = store.row(connection, key)
         if r["status"] not in ("queued", "running"):
             return
-        connection.execute("UPDATE runs SET status = 'cancelled', message = 'cancelled' WHERE key = ?", (key,))
-    if r["pid"] != os.getpid() and store.alive(r["pid"], r["pid_started"]):
+        connection.execute("UPDATE runs SET status = 'cancelled', message = 'cancelled', finished = ? WHERE key = ?", (time.time(), key))
+    if r["status"] == "running" and r["pid"] != os.getpid() and store.alive(r["pid"], r["pid_started"]):
         with suppress(ProcessLookupError):
             # a worker leads its own group; a run computed inside another program (`engine.run`) does not, and that
             # program is asked, not killed with its group
@@ -158,8 +196,8 @@ def resume(key: str) -> None:
     """Queue a cancelled or failed run again; it goes on from its last finished shard."""
     with store.table() as connection:
         r = store.row(connection, key)
-        if r["status"] in ("failed", "cancelled"):
-            connection.execute("UPDATE runs SET status = 'queued', error = NULL, attempts = 0, message = '' WHERE key = ?", (key,))
+        if r["status"] in ("failed", "cancelled") or _lost(r["status"], store.folder(key)):
+            connection.execute(f"UPDATE runs SET {QUEUED} WHERE key = ?", (key,))
     dispatch()
 
 

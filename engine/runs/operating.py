@@ -16,7 +16,7 @@ from engine.runs.plan import Plan
 
 
 def choose(plan: Plan, verification: xr.Dataset, files: list[Path]) -> dict[str, dict[str, Any]]:
-    """Both points: `nu`, the split it was `chosen_on`, the `rule`, and whether it stands at the `edge` of the grid."""
+    """Both points: `nu`, the split it was `chosen_on`, the `rule`, and whether it stands at the `edge` of the grid; none where nothing tells."""
     nu = list(plan.nu)
     if files:
         parts = []
@@ -25,15 +25,27 @@ def choose(plan: Plan, verification: xr.Dataset, files: list[Path]) -> dict[str,
                 parts.append({name: file[name] for name in file.files})
         joined = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
         residual, perturbation = joined["residual"], joined["perturbation"]  # (case,), (case, nu, member)
+        # a case without one valid point says nothing
+        seen = np.isfinite(residual) & np.isfinite(joined["crps_fair"]).all(axis=1)
+        if not seen.any():
+            return {}
+        residual, perturbation = residual[seen], perturbation[seen]
         loss = ((perturbation - residual[:, None, None]) ** 2).mean(axis=(0, 2))
-        crps = joined["crps_fair"].mean(axis=0)
+        crps = joined["crps_fair"][seen].mean(axis=0)
         where, rule = "calibrate", "least residual-scale loss"
-        curves = {"loss": loss, "crps_fair": crps, "scale": perturbation.mean(axis=(0, 2)), "target_scale": np.full(len(nu), residual.mean())}
+        curves = {
+            "loss": loss,
+            "crps_fair": crps,
+            "scale": perturbation.mean(axis=(0, 2)),
+            "target_scale": np.full(len(nu), residual.mean()),
+        }
     else:
         first = verification.isel(region=0, lead_time=0, variable=0)
         if "w1_pit" not in first or "crps_fair" not in first:
             return {}
         loss, crps = (first[n].sel(nu=nu).values for n in ("w1_pit", "crps_fair"))
+        if np.isnan(loss).all() or np.isnan(crps).all():
+            return {}
         # without a calibration split there is nothing else to choose on; it is said wherever the point is shown
         where, rule, curves = "verify", "least w1_pit (no calibration split was given)", {}
     table = {name: [float(x) for x in values] for name, values in curves.items()}

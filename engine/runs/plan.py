@@ -1,7 +1,7 @@
 """What a run will do: the opened model and data, its cases in shards, regions, thresholds; and what it will cost."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -68,10 +68,12 @@ class Plan:
         """All shards in order: calibration first, since its result is small and says early if something is wrong."""
         size = self.spec.shard_cases
         for start in range(0, len(self.calibrate), size):
-            yield Shard(f"calibrate-{start:06d}", "calibrate", 0, self.calibrate[start : start + size])
-        for lead, cases in enumerate(self.cases):
-            for start in range(0, len(cases), size):
-                yield Shard(f"verify-{lead:02d}-{start:06d}", "verify", lead, cases[start : start + size])
+            cases = self.calibrate[start : start + size]
+            yield Shard(f"calibrate-{start:06d}-{len(cases)}", "calibrate", 0, cases)
+        for lead, all_cases in enumerate(self.cases):
+            for start in range(0, len(all_cases), size):
+                cases = all_cases[start : start + size]
+                yield Shard(f"verify-{lead:02d}-{start:06d}-{len(cases)}", "verify", lead, cases)
 
     def work(self, shard: Shard) -> int:
         """Member forwards of a shard: the unit of progress."""
@@ -82,6 +84,13 @@ class Plan:
 def make_plan(spec: RunSpec) -> Plan:
     """Open what the spec names and settle its defaults. Raises with the first thing that does not fit."""
     method: Method = registry.get("methods", spec.method)
+    if getattr(method, "single", False):
+        raise SpecError(
+            f"method {method.key!r}",
+            found="one forecast and no ensemble",
+            expected="a method that gives an ensemble",
+            remedy="Run such a method: every run verifies the deterministic forecast beside it (rmse_deterministic, acc_deterministic).",
+        )
     params = _params(method, spec.params)
     paths = {name: getattr(spec, name) for name in ("normalisation", "climatology") if getattr(spec, name)}
     backbone = open_checkpoint(spec.checkpoint, **spec.architecture, **paths)
@@ -90,9 +99,14 @@ def make_plan(spec: RunSpec) -> Plan:
     variables = spec.variables or backbone.out_variables
     unknown = [v for v in variables if v not in backbone.out_variables]
     if unknown:
-        raise SpecError("variables", found=", ".join(unknown), expected=f"outputs of the model: {', '.join(backbone.out_variables)}", remedy="Choose among these.")
+        raise SpecError(
+            "variables",
+            found=", ".join(unknown),
+            expected=f"outputs of the model: {', '.join(backbone.out_variables)}",
+            remedy="Choose among these.",
+        )
     nu = spec.nu if method.uses_nu else spec.nu[:1]
-    by_lead = tuple(tuple(find_cases(dataset, lead, "verify", spec.max_cases)) for lead in leads)
+    by_lead = _cases(dataset, tuple(leads), spec.max_cases)
     calibrate = tuple(find_cases(dataset, leads[0], "calibrate", spec.calibrate_cases)) if spec.calibrate and method.uses_nu else ()
     latitude, longitude = dataset.fields["latitude"].values, dataset.fields["longitude"].values
     # a default region that the grid does not reach is left out; one that the user drew and that is empty is an error
@@ -105,8 +119,25 @@ def make_plan(spec: RunSpec) -> Plan:
         region_weights(latitude, longitude, regions), thresholds, edges, (), _map_cases(spec, by_lead, len(nu), len(variables), dataset.grid), nu,
     )  # fmt: skip
     _refuse_what_does_not_fit(plan)
-    object.__setattr__(plan, "scores", _scores(spec, plan.has_climatology))
-    return plan
+    return replace(plan, scores=_scores(spec, plan.has_climatology))
+
+
+def _cases(dataset: Dataset, leads: tuple[float, ...], limit: int | None) -> tuple[tuple[Case, ...], ...]:
+    """Cases by lead time; with several lead times the same initial times for all, so that they compare and share their labels."""
+    if len(leads) == 1:
+        return (tuple(find_cases(dataset, leads[0], "verify", limit)),)
+    every = [{c.init: c for c in find_cases(dataset, lead, "verify")} for lead in leads]
+    common = sorted(set.intersection(*(set(cases) for cases in every)))
+    if not common:
+        raise SpecError(
+            "lead_hours",
+            found=", ".join(f"{lead:g}" for lead in leads),
+            expected="lead times that some initial time has in common",
+            remedy="Bring a longer period, or run the lead times one by one.",
+        )
+    if limit is not None and limit < len(common):
+        common = [common[i] for i in np.linspace(0, len(common) - 1, limit).round().astype(int)]
+    return tuple(tuple(cases[init] for init in common) for cases in every)
 
 
 def _params(method: Method, given: dict[str, Any]) -> Any:
@@ -116,15 +147,17 @@ def _params(method: Method, given: dict[str, Any]) -> Any:
         return method.Params(**given)
     except ValidationError as fault:
         known = ", ".join(method.Params.model_fields) or "none"
-        raise SpecError(f"params of {method.key}", found=str(given), expected=f"fields: {known}", remedy=fault.errors()[0]["msg"]) from fault
+        raise SpecError(
+            f"params of {method.key}", found=str(given), expected=f"fields: {known}", remedy=fault.errors()[0]["msg"]
+        ) from fault
 
 
 def _scores(spec: RunSpec, climatology: bool) -> tuple[Score, ...]:
     known: dict[str, Score] = registry.entries("scoring")
     if spec.scores:
         return tuple(registry.get("scoring", name) for name in spec.scores)
-    absent = set() if climatology else {"climatology"}
-    return tuple(s for s in known.values() if s.min_members <= spec.members and not s.needs & absent)
+    absent = (set() if climatology else {"climatology"}) | (set() if spec.thresholds else {"thresholds"})
+    return tuple(s for s in known.values() if not s.optional and s.min_members <= spec.members and not s.needs & absent)
 
 
 def _map_cases(spec: RunSpec, by_lead: tuple[tuple[Case, ...], ...], nus: int, variables: int, grid: tuple[int, int]) -> frozenset[int]:
@@ -156,5 +189,8 @@ def _refuse_what_does_not_fit(plan: Plan) -> None:
     limit = settings().memory_limit or int(psutil.virtual_memory().total * 0.75)
     if need > limit:
         raise SpecError(
-            "memory", found=f"{need / 2**30:.1f} GiB needed", expected=f"at most {limit / 2**30:.1f} GiB", remedy="Fewer members, fewer ν, or NUSCOPE_MEMORY_LIMIT."
+            "memory",
+            found=f"{need / 2**30:.1f} GiB needed",
+            expected=f"at most {limit / 2**30:.1f} GiB",
+            remedy="Fewer members, fewer ν, or NUSCOPE_MEMORY_LIMIT.",
         )

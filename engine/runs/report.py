@@ -35,7 +35,9 @@ def write_report(verification: "xr.Dataset", path: Path) -> None:
         part.write_text(_page(verification), encoding="utf-8")
         part.replace(path)
     except OSError as fault:
-        raise ExportError(f"report {path}", found=str(fault), expected="a place that can be written", remedy="Name another file with --out.") from fault
+        raise ExportError(
+            f"report {path}", found=str(fault), expected="a place that can be written", remedy="Name another file with --out."
+        ) from fault
 
 
 def _page(verification: "xr.Dataset") -> str:
@@ -43,7 +45,9 @@ def _page(verification: "xr.Dataset") -> str:
     points = answer["operating_points"]
     nu = int(points["calibration_first"]["nu"])
     title = verification.attrs.get("title") or f"Run {answer['key']}"
-    where = f"{title_of(answer['variable'])}, {answer['lead_hours']:g} h ahead, {answer['cases']} cases, M = {verification.attrs['members']}"
+    where = (
+        f"{title_of(answer['variable'])}, {answer['lead_hours']:g} h ahead, {answer['cases']} cases, M = {verification.attrs['members']}"
+    )
     at = next(r for r in answer["rows"] if r["nu"] == nu)
     covered, nominal = at["coverage_95"]["value"], answer["nominal_95"]
     parts = [
@@ -75,6 +79,9 @@ def _table(answer: dict[str, Any]) -> str:
     head = "".join(f"<th>{c}</th>" for c in ("ν", *COLUMNS))
     body = ""
     for r in answer["rows"]:
-        cells = "".join(f"<td>{r[c]['value']:.4g}<br><span class=small>{r[c]['low']:.4g} … {r[c]['high']:.4g}</span></td>" if c in r else "<td>–</td>" for c in COLUMNS)
+        cells = "".join(
+            f"<td>{r[c]['value']:.4g}<br><span class=small>{r[c]['low']:.4g} … {r[c]['high']:.4g}</span></td>" if c in r else "<td>–</td>"
+            for c in COLUMNS
+        )
         body += f"<tr><td>{r['nu']}</td>{cells}</tr>"
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p class=small>below each value: its 95 % block-bootstrap interval</p>"

@@ -9,7 +9,9 @@ if TYPE_CHECKING:
 COLUMNS = ("w1_pit", "coverage_95", "width_95", "crps_fair", "rmse", "acc", "spread_skill_ratio")
 
 
-def rows(verification: "xr.Dataset", *, region: str = "globe", lead_time: float | None = None, variable: str | None = None) -> list[dict[str, Any]]:
+def rows(
+    verification: "xr.Dataset", *, region: str = "globe", lead_time: float | None = None, variable: str | None = None
+) -> list[dict[str, Any]]:
     """One row a ν with value, low and high of each headline score, for one region, lead time and variable (default: the first)."""
     lead_time = float(verification.lead_time[0]) if lead_time is None else lead_time
     variable = str(verification.variable.values[0]) if variable is None else variable
@@ -46,7 +48,9 @@ def table(document: dict[str, Any]) -> str:
     head = ["ν", *COLUMNS, "seconds"]
     lines = [[str(r["nu"]), *(f"{r[c]['value']:.4g}" if c in r else "–" for c in COLUMNS), f"{r['seconds']:.1f}"] for r in document["rows"]]
     widths = [max(len(line[i]) for line in [head, *lines]) for i in range(len(head))]
-    text = [f"{document['variable']} ({document['unit']}), {document['lead_hours']:g} h, {document['region']}, {document['cases']} cases, M = {document['rows'][0]['members']}"]
+    text = [
+        f"{document['variable']} ({document['unit']}), {document['lead_hours']:g} h, {document['region']}, {document['cases']} cases, M = {document['rows'][0]['members']}"
+    ]
     text += ["  ".join(cell.rjust(w) for cell, w in zip(line, widths, strict=True)) for line in [head, *lines]]
     points = document["operating_points"]
     text += [f"{name.replace('_', '-')}: ν = {p['nu']} ({p['rule']}; chosen on the {p['chosen_on']} split)" for name, p in points.items()]

@@ -6,13 +6,14 @@ import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, field_validator
 
 import engine
 from engine.errors import SpecError
+from engine.kernels.area import REGIONS
 from engine.settings import DEMO
 
-Box = tuple[float, float, float, float]
+Box = tuple[FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat]
 NU_MAX = 10**6
 BESIDE = ("normalisation.nc", "normalize_mean.npz")
 """Where a checkpoint's normalisation is looked for when none is named: beside it."""
@@ -31,19 +32,25 @@ class RunSpec(BaseModel):
     calibrate: tuple[Path, ...] = Field(default=(), description="files on which operating points are chosen; never verified on")
     normalisation: Path | None = Field(default=None, description="the checkpoint's own normalisation; default: beside the checkpoint")
     climatology: Path | None = Field(default=None, description="climatology for anomaly correlation; default: the checkpoint's")
-    architecture: dict[str, Any] = Field(default_factory=dict, description="what the checkpoint does not record: variables, num_heads, grid, …")
+    architecture: dict[str, Any] = Field(
+        default_factory=dict, description="what the checkpoint does not record: variables, num_heads, grid, …"
+    )
     method: str = Field(default="stochastic_attention", description="a method of the catalogue")
     params: dict[str, Any] = Field(default_factory=dict, description="the method's own parameters")
-    nu: tuple[Annotated[int, Field(ge=1, le=NU_MAX)], ...] = Field(default=(1, 2, 4, 8, 16, 32, 64, 256), min_length=1, description="concentrations ν, 1 … 10⁶")
+    nu: tuple[Annotated[int, Field(ge=1, le=NU_MAX)], ...] = Field(
+        default=(1, 2, 4, 8, 16, 32, 64, 256), min_length=1, description="concentrations ν, 1 … 10⁶"
+    )
     members: int = Field(default=20, ge=2, le=1000, description="ensemble members M")
     seed: int = Field(default=0, ge=0, lt=2**63, description="seed of all noise")
     max_cases: int | None = Field(default=None, ge=2, description="at most so many cases, evenly spaced; default: all")
     calibrate_cases: int = Field(default=24, ge=4, description="cases of the calibration split")
     calibrate_members: int = Field(default=4, ge=2, description="members on the calibration split (its scores are unbiased in M)")
-    lead_hours: tuple[float, ...] = Field(default=(), description="lead times in hours; default: the checkpoint's first")
+    lead_hours: tuple[Annotated[float, Field(gt=0, allow_inf_nan=False)], ...] = Field(
+        default=(), description="lead times in hours; default: the checkpoint's first"
+    )
     variables: tuple[str, ...] = Field(default=(), description="outputs to verify; default: all of the checkpoint's")
     regions: dict[str, Box] = Field(default_factory=dict, description="further regions: name → south, north, west, east in degrees")
-    thresholds: tuple[float, ...] = Field(default=(-1.0, 0.0, 1.0), description="events: anomaly above so many standard deviations")
+    thresholds: tuple[FiniteFloat, ...] = Field(default=(-1.0, 0.0, 1.0), description="events: anomaly above so many standard deviations")
     scores: tuple[str, ...] = Field(default=(), description="scores of the catalogue; default: all that apply")
     maps: bool = Field(default=True, description="store maps of single cases")
     bootstrap: int = Field(default=500, ge=100, le=20_000, description="block-bootstrap replicates")
@@ -59,9 +66,25 @@ class RunSpec(BaseModel):
     @classmethod
     def _boxes(cls, regions: dict[str, Box]) -> dict[str, Box]:
         for name, (south, north, _, _) in regions.items():
+            if not name.strip() or name in REGIONS:  # rows and pages speak of the default regions by name
+                raise ValueError(f"region {name!r}: the name is empty or that of a default region; choose another")
             if not -90 <= south < north <= 90:
                 raise ValueError(f"region {name!r}: south {south} and north {north} must be -90 ≤ south < north ≤ 90")
         return regions
+
+    @field_validator("architecture")
+    @classmethod
+    def _facts_only(cls, architecture: dict[str, Any]) -> dict[str, Any]:
+        # files are fields of their own, so that their content enters the key
+        files = sorted({"normalisation", "climatology"} & set(architecture))
+        if files:
+            raise ValueError(f"{' and '.join(files)} is a field of the spec itself, not of architecture")
+        return architecture
+
+    @field_validator("lead_hours", "variables", "scores", "thresholds")
+    @classmethod
+    def _each_once(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(dict.fromkeys(values))
 
     def files(self) -> dict[str, tuple[Path, ...]]:
         """Every file that the numbers depend on, by role."""
@@ -78,13 +101,18 @@ class RunSpec(BaseModel):
         absolute = {role: tuple(p.resolve() for p in paths) for role, paths in self.files().items()}
         single = {role: absolute[role][0] for role in ("checkpoint", "climatology") if role in absolute}
         return self.model_copy(
-            update={**single, "normalisation": beside.resolve() if beside else None, "data": absolute["data"], "calibrate": absolute["calibrate"]}
+            update={
+                **single,
+                "normalisation": beside.resolve() if beside else None,
+                "data": absolute["data"],
+                "calibrate": absolute["calibrate"],
+            }
         )
 
     def key(self) -> str:
         """16 hex digits: hash of the canonical spec with the files' contents in place of their names."""
         plain = self.model_dump(mode="json", exclude={"title", "shard_cases", *self.files(), "normalisation", "climatology"})
-        plain["files"] = {role: [content_hash(p) for p in paths] for role, paths in self.files().items()}
+        plain["files"] = {role: [content_hash(p) for p in _read_with(paths)] for role, paths in self.files().items()}
         plain["engine"] = engine.__version__
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -98,7 +126,9 @@ class RunSpec(BaseModel):
         defaults = RunSpec(checkpoint=self.checkpoint, data=self.data)
         for name in type(self).model_fields:
             value = getattr(self, name)
-            if name in {"checkpoint", "data", "calibrate", "nu", "members", "seed", "title", "shard_cases"} or value == getattr(defaults, name):
+            if name in {"checkpoint", "data", "calibrate", "nu", "members", "seed", "title", "shard_cases"} or value == getattr(
+                defaults, name
+            ):
                 continue
             text = ",".join(map(str, value)) if isinstance(value, tuple) else json.dumps(value) if isinstance(value, dict) else str(value)
             parts += ["--no-maps"] if name == "maps" else [f"--{name.replace('_', '-')}", shlex.quote(text)]
@@ -111,13 +141,25 @@ def content_hash(path: Path) -> str:
 
     if not path.exists():
         raise SpecError(f"file {path}", found="nothing there", expected="a file or a folder", remedy="Check the path.")
-    return of_file(path)
+    try:
+        return of_file(path)
+    except OSError as fault:
+        raise SpecError(
+            f"file {path}", found=str(fault), expected="a file that can be read", remedy="Check the file's and the folder's rights."
+        ) from fault
+
+
+def _read_with(paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    """The files, and those that are read with one of them unnamed: the upstream normalisation is a pair."""
+    names = ("normalize_mean.npz", "normalize_std.npz")
+    pairs = [p.with_name(other) for p in paths if p.name in names for other in names if other != p.name]
+    return (*paths, *(p for p in pairs if p.exists()))
 
 
 def parse_spec(fields: dict[str, Any]) -> RunSpec:
     """A spec from plain fields; every fault is named with its field."""
     try:
-        return RunSpec(**fields)
+        return RunSpec.model_validate(fields)
     except ValidationError as fault:
         first = fault.errors()[0]
         where = ".".join(str(p) for p in first["loc"]) or "spec"
@@ -151,9 +193,13 @@ def read_spec(path: Path) -> RunSpec:
     try:
         fields = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as fault:
-        raise SpecError(f"spec file {path}", found=str(fault)[:200], expected="a YAML file with the spec's fields", remedy="Mend the file.") from fault
+        raise SpecError(
+            f"spec file {path}", found=str(fault)[:200], expected="a YAML file with the spec's fields", remedy="Mend the file."
+        ) from fault
     if not isinstance(fields, dict):
-        raise SpecError(f"spec file {path}", found=type(fields).__name__, expected="fields and values", remedy="Start with: checkpoint: FILE")
+        raise SpecError(
+            f"spec file {path}", found=type(fields).__name__, expected="fields and values", remedy="Start with: checkpoint: FILE"
+        )
     spec = parse_spec(fields)
     moved = {role: tuple(path.parent / p for p in paths) for role, paths in spec.files().items()}
     single = {role: moved[role][0] for role in ("checkpoint", "normalisation", "climatology") if role in moved}

@@ -2,8 +2,8 @@
 
 `verification.nc` of a run (kilobytes to a few megabytes):
 
-    coordinates   nu (int), region (str), lead_time (float, hours), variable (str), case (int; init_time, valid_time as ISO
-                  text on case), rank (0…M), level (50, 80, 90, 95), threshold (int; threshold_value on (variable, threshold)),
+    coordinates   nu (int), region (str), lead_time (float, hours), variable (str), case (int; init_time as ISO text on case,
+                  valid_time too, or on (lead_time, case) where there are several lead times), rank (0…M), level (50, 80, 90, 95), threshold (int; threshold_value on (variable, threshold)),
                   probability (0…M: k members of M exceed), spread_bin, rank_bin, latitude, longitude
     per score     <score>, <score>_low, <score>_high  (nu, region, lead_time, variable)   value and 95 % block-bootstrap interval
                   attrs: title, symbol, units, better, perfect, estimator, reference
@@ -32,7 +32,8 @@
 
 `fields.nc` beside it, read a slice at a time: observed, deterministic (lead_time, variable, map_case, latitude, longitude);
 mean (nu, lead_time, variable, map_case, latitude, longitude); quantiles (nu, lead_time, variable, map_case, quantile, latitude,
-longitude) with quantile = .025, .1, .25, .5, .75, .9, .975; map_case carries init_time and valid_time. `map_case` is all cases
+longitude) with quantile = .025, .1, .25, .5, .75, .9, .975; map_case carries init_time and valid_time (the latter by lead_time
+too where there are several). `map_case` is all cases
 where the file stays below 64 MB (then a cell's series with its fan can be drawn), else evenly spaced cases.
 """
 
@@ -54,7 +55,9 @@ def open_verification(folder: Path) -> "xr.Dataset":
 
     path = folder / "verification.nc"
     if not path.exists():
-        raise RunError(f"run {folder.name}", found="no verification yet", expected="a finished run", remedy="Wait until it is done, or resume it.")
+        raise RunError(
+            f"run {folder.name}", found="no verification yet", expected="a finished run", remedy="Wait until it is done, or resume it."
+        )
     with xr.open_dataset(path, engine="h5netcdf") as file:
         return file.load()
 
@@ -65,5 +68,10 @@ def open_fields(folder: Path) -> "xr.Dataset":
 
     path = folder / "fields.nc"
     if not path.exists():
-        raise RunError(f"run {folder.name}", found="no maps stored", expected="fields.nc in the run's folder", remedy="Run it again with maps switched on.")
+        raise RunError(
+            f"run {folder.name}",
+            found="no maps stored",
+            expected="fields.nc in the run's folder",
+            remedy="Run it again with maps switched on.",
+        )
     return xr.open_dataset(path, engine="h5netcdf")

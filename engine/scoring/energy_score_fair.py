@@ -14,6 +14,7 @@ class EnergyScoreFair(Score):
     """
 
     key = "energy_score_fair"
+    optional = True
     title = "Fair energy score"
     symbol = "ES fair"
     reference = "Gneiting and Raftery (2007), doi:10.1198/016214506000001437"

@@ -14,6 +14,7 @@ class VariogramScore(Score):
     """
 
     key = "variogram_score"
+    optional = True
     title = "Variogram score (p = 0.5)"
     symbol = "VS½"
     reference = "Scheuerer and Hamill (2015), doi:10.1175/MWR-D-14-00269.1"

@@ -11,8 +11,9 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from engine.settings import DEMO
 from playwright.sync_api import Browser, Page, sync_playwright
+
+from engine.settings import DEMO
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
@@ -103,9 +104,11 @@ def click_curve(page: Page, name: str, which: int | str) -> int:
     page.locator(f".st-key-chart_{name}").scroll_into_view_if_needed()
     x, y, nu = page.evaluate(
         """([name, i]) => {
-            const plot = document.querySelector(`.st-key-chart_${name} .js-plotly-plot`), box = plot.getBoundingClientRect();
+            const plot = document.querySelector(`.st-key-chart_${name} .js-plotly-plot`);
+            const box = plot.getBoundingClientRect();
             const trace = plot._fullData.find(t => t.customdata), {xaxis, yaxis} = plot._fullLayout;
-            return [box.left + xaxis._offset + xaxis.d2p(trace.x[i]), box.top + yaxis._offset + yaxis.d2p(trace.y[i]), trace.customdata[i][0]];
+            const x = box.left + xaxis._offset + xaxis.d2p(trace.x[i]), y = box.top + yaxis._offset + yaxis.d2p(trace.y[i]);
+            return [x, y, trace.customdata[i][0]];
         }""",
         [name, which],
     )
@@ -158,8 +161,9 @@ def test_a_click_on_a_map_opens_that_place(page: Page, server: str, finished_run
     drawn(page, "cell_series")
     before = page.locator(".st-key-figure_cell_series").inner_text()
     x, y = page.evaluate(
-        """() => { const p = document.querySelector('.st-key-chart_map_observed .js-plotly-plot'), b = p.getBoundingClientRect(),
-            {xaxis, yaxis} = p._fullLayout; return [b.left + xaxis._offset + xaxis.d2p(-56.2), b.top + yaxis._offset + yaxis.d2p(-19.7)]; }"""
+        """() => { const p = document.querySelector('.st-key-chart_map_observed .js-plotly-plot');
+            const b = p.getBoundingClientRect(), {xaxis, yaxis} = p._fullLayout;
+            return [b.left + xaxis._offset + xaxis.d2p(-56.2), b.top + yaxis._offset + yaxis.d2p(-19.7)]; }"""
     )
     page.mouse.move(x, y, steps=4)
     page.wait_for_timeout(400)

@@ -148,7 +148,7 @@ def test_calls_known_by_name(call):
     assert len(beside.unreachable) == 1
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning", "ignore:Iterating over a tensor")  # of tracing itself
 def test_torchscript_is_refused_with_advice():
     """TorchScript's calls never pass through Python."""
     traced = torch.jit.trace(Attention().eval(), X)

@@ -411,7 +411,7 @@ def test_transformers_models(name, implementation, monkeypatch):
 
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
 def test_real_weights(implementation, monkeypatch):
-    """An ALBERT trained on chemical reactions: 12 sites, and nu = 10^5 brings back its logits."""
+    """An ALBERT trained on chemical reactions: 12 sites, and its spread falls as nu^-1/2."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     hf = pytest.importorskip("transformers", reason="transformers is optional")
     found = importlib.util.find_spec("rxnmapper")
@@ -423,9 +423,12 @@ def test_real_weights(implementation, monkeypatch):
     check(model, ids, hits=12, tier="T1" if implementation == "sdpa" else "T3")
     with torch.no_grad():
         plain = model(ids).logits
-        errors = []
-        for nu in (10, 1000, 10**5):
-            with stochastic_attention(model, nu):
-                errors.append(float((model(ids).logits - plain).square().mean().sqrt()))
-    assert errors[0] > errors[1] > errors[2]
-    assert errors[1] / errors[2] == pytest.approx(10, rel=0.5)  # spread falls as nu^-1/2
+        spread = {}
+        for nu in (10**3, 10**5):
+            squares = []
+            for member in range(4):
+                with stochastic_attention(model, nu, member=member):
+                    squares.append((model(ids).logits - plain).square().mean())
+            spread[nu] = float(torch.stack(squares).mean().sqrt())
+    # It falls as nu^-1/2, tenfold here; few directions carry the spread, so four members know it to a third.
+    assert spread[10**3] / spread[10**5] == pytest.approx(10, rel=0.4)

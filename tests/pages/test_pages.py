@@ -200,7 +200,7 @@ def test_a_running_run_shows_progress_and_cancels(home: Path, monkeypatch: pytes
         status="running",
         title="Live",
         pid=me.pid,
-        pid_started=me.create_time(),
+        pid_started=store.born(me.pid),
         started=time.time() - 60,
         message="shard 5 of 10",
     )

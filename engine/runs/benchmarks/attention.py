@@ -6,7 +6,7 @@ Interleaved runs in one process, medians: a slow spell of the machine falls on a
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -36,7 +36,7 @@ class _Blocks(nn.Module):
         return self.blocks(x)
 
 
-def _interleaved(runs: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+def _interleaved(runs: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
     """Median seconds of each run, taken in turns after one run each to warm up."""
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(repeats + 1):

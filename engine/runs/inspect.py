@@ -1,0 +1,121 @@
+"""Preflight of a checkpoint and of the data beside it: everything that can be known before a run is started."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from engine.backbones import inspect_checkpoint, open_checkpoint
+from engine.safety import human
+
+NU_OF_A_SWEEP = 8
+"""Values of ν that the time estimate plans for: those of the default grid."""
+
+
+def inspect_files(
+    checkpoint: Path,
+    data: tuple[Path, ...] = (),
+    *,
+    calibrate: tuple[Path, ...] = (),
+    normalisation: Path | None = None,
+    climatology: Path | None = None,
+    members: int = 20,
+    architecture: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The document of `inspect`; `refusal` is None, or text with what to do. Unreadable files raise EngineErrors.
+
+    `sites` lists the attention calls, `replay_error` is relative to the largest output (float32: about 1e-6), `data` has
+    `findings` (rows of level, what, found, expected, remedy), and `plan` the memory and time of a default sweep.
+    """
+    named = dict(architecture or {}) | {n: p for n, p in (("normalisation", normalisation), ("climatology", climatology)) if p}
+    found = inspect_checkpoint(checkpoint, **named)
+    refusal = found.pop("refusal")
+    document = found | {"sites": [], "replay_error": None, "refusal": None, "data": {}}
+    if refusal is not None:
+        document["refusal"] = f"{refusal['what']}: found {refusal['found']}; expected {refusal['expected']}. {refusal['remedy']}"
+        return document
+    backbone = open_checkpoint(checkpoint, **named)
+    seconds = _attention(backbone, document)
+    if data:
+        document["data"] = _data(backbone, data, calibrate, seconds)
+        problems = [f for f in document["data"]["findings"] if f["level"] == "problem"]
+        document["data"]["problems"] = len(problems)
+        if problems and document["refusal"] is None:
+            first = problems[0]
+            document["refusal"] = f"{first['what']}: found {first['found']}; expected {first['expected']}. {first['remedy']}"
+    document["plan"] = {"seconds_per_forward": seconds} | _plan(backbone, document["data"].get("cases"), members, seconds)
+    return document
+
+
+def _attention(backbone: Any, document: dict[str, Any]) -> float:
+    """Self-test of the interception on random input; returns the seconds of one plain forward of one case."""
+    import torch
+
+    from engine.kernels import inspect_attention
+
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2, len(backbone.in_variables), *backbone.grid, generator=generator)
+    example = (x, torch.full((2,), backbone.lead_hours[0] / 100), backbone.in_variables, backbone.out_variables)
+    with torch.no_grad():
+        backbone.module(x[:1], example[1][:1], *example[2:])  # the first call pays for libraries that start up
+        began = time.perf_counter()
+        backbone.module(x[:1], example[1][:1], *example[2:])
+        seconds = time.perf_counter() - began
+    report = inspect_attention(backbone.module, *example)
+    document["sites"] = [s.module for s in report.sites]
+    document["replay_error"] = report.replay_error
+    document["attention"] = {n: v for n, v in report.as_dict().items() if n not in ("sites", "replay_error", "refusal")}
+    document["refusal"] = report.refusal
+    return seconds
+
+
+def _data(backbone: Any, data: tuple[Path, ...], calibrate: tuple[Path, ...], seconds: float) -> dict[str, Any]:
+    from engine.data import cases, open_dataset
+    from engine.data.preflight import preflight
+    from engine.errors import DatasetError
+
+    dataset = open_dataset(data, calibrate=calibrate or None)
+    document = {
+        "grid": list(dataset.grid),
+        "variables": dataset.units,
+        "changes": list(dataset.changes),
+        "fingerprint": dataset.fingerprint,
+        "findings": [f.as_dict() for f in preflight(dataset, backbone, seconds_per_forward=seconds)],
+    }
+    try:
+        document["cases"] = len(cases(dataset, backbone.lead_hours[0], "verify"))
+    except DatasetError:  # stands among the findings, with its remedy
+        document["cases"] = 0
+    return document
+
+
+def _plan(backbone: Any, cases: int | None, members: int, seconds: float) -> dict[str, Any]:
+    """Bytes and seconds of a default sweep, said before anything runs; members share what precedes the first sampled site."""
+    points = backbone.grid[0] * backbone.grid[1]
+    weights = sum(p.numel() * p.element_size() for p in backbone.module.parameters())
+    memory = weights + members * len(backbone.out_variables) * points * 4 * 8 + 4 * 10**8
+    plan: dict[str, Any] = {"memory_bytes": memory, "memory": human(memory), "members": members, "nu": NU_OF_A_SWEEP}
+    if cases:
+        plan |= {"cases": cases, "sweep_seconds": cases * members * NU_OF_A_SWEEP * seconds * 1.4}
+    return plan
+
+
+def inspection_text(found: dict[str, Any]) -> str:
+    """The document for people."""
+    keys = found.get("keys", {})
+    lines = [
+        f"{found['backbone']}, {found['format']}, {found['parameters']:,} parameters",
+        f"keys: {len(keys.get('matched', []))} matched, {len(keys.get('missing', []))} missing, {len(keys.get('unexpected', []))} unexpected",
+    ]
+    lines += [f"assumed: {line}" for line in found.get("assumed", [])]
+    lines += [f"unknown: {name} (could be {value})" for name, value in found.get("unknown", {}).items()]
+    if found["sites"]:
+        lines.append(f"attention: {len(found['sites'])} calls reached, replay error {found['replay_error']:.1e}")
+    for row in found["data"].get("findings", []):
+        lines.append(
+            f"{row['level']:7} {row['what']}: {row['found']}"
+            + (f" (expected {row['expected']}). {row['remedy']}" if row["level"] == "problem" else "")
+        )
+    if "sweep_seconds" in found.get("plan", {}):
+        lines.append(f"a default sweep: about {found['plan']['sweep_seconds'] / 60:.1f} min, {found['plan']['memory']}")
+    lines.append(f"REFUSED: {found['refusal']}" if found["refusal"] else "ready to run")
+    return "\n".join(lines)
