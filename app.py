@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
+import streamlit.net_util
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
@@ -27,6 +28,9 @@ from pages._web.guard import Guard  # noqa: E402
 from pages._web.receive import receive  # noqa: E402
 
 log = logging.getLogger("nuscope.app")
+
+# Streamlit asks a host outside for this machine's address, to compare it with the one a browser names. Nothing leaves.
+st.net_util.get_external_ip = lambda: None  # pyright: ignore[reportAttributeAccessIssue]
 PERIOD = 2.0
 """Seconds between two looks at the queue. Runs go on without this process; it only starts what waits."""
 
@@ -38,7 +42,7 @@ async def lifespan(_: Any) -> AsyncIterator[None]:
     async def look_after() -> None:
         while True:
             try:
-                await asyncio.to_thread(lambda: engine.runs_list())
+                await asyncio.to_thread(engine.dispatch)
             except Exception:  # the loop must outlive a full disk or a locked table
                 log.exception("looking after the queue")
             await asyncio.sleep(PERIOD)

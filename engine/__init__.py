@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from engine.data import open_dataset as open_dataset
     from engine.kernels import inspect_attention as inspect_attention
     from engine.kernels import stochastic_attention as stochastic_attention
+    from engine.lexicon import CLIMAX_48 as CLIMAX_48
+    from engine.lexicon import title_of as title_of
     from engine.registry import catalogue as catalogue
     from engine.runs.jobs import cancel as cancel
+    from engine.runs.jobs import dispatch as dispatch
     from engine.runs.jobs import progress as progress
     from engine.runs.jobs import remove as remove
     from engine.runs.jobs import result as result
@@ -45,6 +48,9 @@ _WHERE = {
     "remove": "engine.runs.jobs",
     "run": "engine.runs.jobs",
     "runs_list": "engine.runs.jobs",
+    "dispatch": "engine.runs.jobs",
+    "CLIMAX_48": "engine.lexicon",
+    "title_of": "engine.lexicon",
     "catalogue": "engine.registry",
     "RunSpec": "engine.runs.spec",
     "demo_spec": "engine.runs.spec",
@@ -55,7 +61,7 @@ _WHERE = {
 }
 _RENAMED = {"runs_list": "runs"}
 
-__all__ = [  # noqa: PLE0604
+__all__ = [
     "__version__",
     *_WHERE,
 ]

@@ -10,7 +10,7 @@ import click
 import typer
 
 from engine.errors import SpecError
-from engine.runs.console import Ticker, answering, mapping, names, numbers, show
+from engine.runs.console import Ticker, answering, box, mapping, names, numbers, score_line, show, writable
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Calibrated probabilistic forecasts from a frozen transformer.")
 Json = Annotated[bool, typer.Option("--json", help="one JSON document on stdout, nothing else")]
@@ -48,6 +48,7 @@ def demo(
 
 @app.command()
 def sweep(
+    context: typer.Context,
     checkpoint: Annotated[Path | None, typer.Option(help="the frozen model's weights")] = None,
     data: Annotated[list[Path] | None, typer.Option(help="file to verify on; may be given again")] = None,
     calibrate: Annotated[list[Path] | None, typer.Option(help="file on which operating points are chosen; may be given again")] = None,
@@ -79,6 +80,12 @@ def sweep(
 
     with answering(as_json):
         if spec is not None:
+            given = [n for n in context.params if n not in ("spec", "out", "as_json") and _was_given(context, n)]
+            if given:
+                beside = ", ".join(f"--{n.replace('_', '-')}" for n in given)
+                raise SpecError(
+                    "--spec", found=f"also {beside}", expected="the file alone", remedy="Write those into the file, or leave --spec out."
+                )
             return _compute(read_spec(spec), out, as_json)
         if checkpoint is None or not data:
             raise SpecError(
@@ -97,20 +104,29 @@ def sweep(
         return _compute(parse_spec(fields), out, as_json)
 
 
+def _was_given(context: typer.Context, name: str) -> bool:
+    """On the command line, not by default."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def _compute(spec: Any, out: Path | None, as_json: bool) -> None:
     """Run in this process, copy the results to `out`, print the rows."""
     from engine.runs import jobs, rows, store
     from engine.runs.report import write_report
 
+    if out is not None:  # before hours of work, not after them
+        with writable(out):
+            out.mkdir(parents=True, exist_ok=True)
     verification = jobs.run(spec, Ticker())
     key = verification.attrs["key"]
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        for name in ("verification.nc", "fields.nc", "spec.json"):
-            if (store.folder(key) / name).exists():
+        with writable(out):
+            kept = [n for n in ("verification.nc", "fields.nc", "spec.json") if (store.folder(key) / n).exists()]
+            for name in kept:
                 shutil.copy2(store.folder(key) / name, out / name)
         write_report(verification, out / "report.html")
-        print(f"written: {out}/verification.nc, fields.nc, spec.json, report.html", file=sys.stderr)
+        print(f"written to {out}: {', '.join([*kept, 'report.html'])}", file=sys.stderr)
     document = rows.document(verification)
     show(document, as_json, rows.table(document))
 
@@ -153,6 +169,10 @@ def score(
     scores: Annotated[str, typer.Option(help="scores of the catalogue")] = "crps_fair,w1_pit,coverage_95,width_95,rmse,spread_skill_ratio",
     member_dim: Annotated[str | None, typer.Option(help="name of the member dimension, where it is not recognised")] = None,
     variable: Annotated[str | None, typer.Option(help="variable, where there are several")] = None,
+    climatology: Annotated[Path | None, typer.Option(help="climatology, for anomaly scores and for thresholds above it")] = None,
+    thresholds: Annotated[str | None, typer.Option(help="events: more than so much (above the climatology, where one is given)")] = None,
+    lead_time: Annotated[float | None, typer.Option(help="lead time in hours, where the forecast holds several")] = None,
+    region: Annotated[str | None, typer.Option(help="a default region's name, or a box as JSON: [south, north, west, east]")] = None,
     seed: Annotated[int, typer.Option(help="seed of the bootstrap")] = 0,
     as_json: Json = False,
 ) -> None:
@@ -160,12 +180,20 @@ def score(
     from engine.runs.score import score_files
 
     with answering(as_json):
-        found = score_files(forecast, observed, names(scores), member_dim=member_dim, variable=variable, seed=seed)
-        lines = [
-            f"{n}: {v['value']:.6g}  [{v['low']:.6g}, {v['high']:.6g}]  {v['cases']} cases, {v['valid_fraction']:.1%} valid"
-            for n, v in found.items()
-        ]
-        show(found, as_json, "\n".join(lines))
+        found = score_files(
+            forecast,
+            observed,
+            names(scores),
+            member_dim=member_dim,
+            variable=variable,
+            climatology=climatology,
+            thresholds=numbers(thresholds, "thresholds", float) if thresholds else (),
+            lead_time=lead_time,
+            region=box(region, "region"),
+            seed=seed,
+            say=lambda line: print(line, file=sys.stderr),
+        )
+        show(found, as_json, "\n".join(score_line(n, v) for n, v in found.items()))
 
 
 @app.command()

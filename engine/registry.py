@@ -1,7 +1,7 @@
 """Discovery of plug-ins: one file each, found in its family's package, named by its key.
 
-A family is a package of the engine (`scoring`, `methods`, `backbones`, `data`, `figures`). Each module in it whose name does not begin
-with an underscore declares `ENTRIES`, a tuple of objects with a `key` and a `title`. Adding one touches no other file.
+A family is a package of the engine (`scoring`, `methods`, `backbones`, `data`, `figures`). Each module in it whose name
+does not begin with an underscore declares `ENTRIES`, a tuple of objects with a `key` and a `title`. Adding one touches no other file.
 """
 
 import importlib
@@ -30,7 +30,9 @@ class CatalogueEntry:
 def entries(family: str) -> dict[str, Any]:
     """All entries of a family by key. A key declared twice raises and names both files."""
     if family not in FAMILIES:
-        raise SpecError("catalogue", found=f"family {family!r}", expected=f"one of {', '.join(FAMILIES)}", remedy="Name one of these families.")
+        raise SpecError(
+            "catalogue", found=f"family {family!r}", expected=f"one of {', '.join(FAMILIES)}", remedy="Name one of these families."
+        )
     package = importlib.import_module(f"engine.{family}")
     found: dict[str, Any] = {}
     origin: dict[str, str] = {}
@@ -49,7 +51,9 @@ def get(family: str, key: str) -> Any:
     """One entry, or an error that lists the keys there are."""
     known = entries(family)
     if key not in known:
-        raise SpecError(f"{family} catalogue", found=f"{key!r}", expected=f"one of {', '.join(sorted(known))}", remedy="Use one of these names.")
+        raise SpecError(
+            f"{family} catalogue", found=f"{key!r}", expected=f"one of {', '.join(sorted(known))}", remedy="Use one of these names."
+        )
     return known[key]
 
 

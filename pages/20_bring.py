@@ -23,13 +23,6 @@ LABELS = {
     "regions": "More regions (JSON)", "bootstrap": "Bootstrap draws",
     "maps": "Keep maps of single cases", "title": "Name of the run", "thresholds": "Events: standard deviations from climatology",
 }  # fmt: skip
-LEVELS = (50, 250, 500, 600, 700, 850, 925)
-STEMS = ("geopotential", "u_component_of_wind", "v_component_of_wind", "temperature", "relative_humidity", "specific_humidity")
-# the spelling of "lattitude" is ClimaX's own: the names are keys of its checkpoints
-CLIMAX_48 = [
-    "land_sea_mask", "orography", "lattitude", "2m_temperature", "10m_u_component_of_wind", "10m_v_component_of_wind",
-    *(f"{stem}_{level}" for stem in STEMS for level in LEVELS),
-]  # fmt: skip
 RECORDED, CLIMAX, OWN = "as the file records", "ClimaX, 48 variables", "my own list"
 
 
@@ -45,7 +38,7 @@ def architecture() -> dict[str, Any]:
     with left:
         preset = kept(st.selectbox, "Variables, in the model's order", "arch_variables", options=[RECORDED, CLIMAX, OWN])
         if preset == CLIMAX:
-            found["variables"] = CLIMAX_48
+            found["variables"] = list(engine.CLIMAX_48)
         elif preset == OWN:
             names = kept(st.text_area, "Names, comma separated", "arch_names", value="", placeholder="2m_temperature, geopotential_500, …")
             found["variables"] = [n.strip() for n in names.replace("\n", ",").split(",") if n.strip()]

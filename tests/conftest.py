@@ -11,6 +11,7 @@ import time
 from functools import cache
 from pathlib import Path
 
+import pyproj  # noqa: F401 -- before any test imports cfgrib: see engine/data/grib.py
 import pytest
 
 KEY = "fake0123456789ab"

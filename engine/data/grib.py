@@ -38,7 +38,9 @@ class Grib:
 
     def open(self, path: Path, **_: object) -> "xr.Dataset":
         """Open lazily; variables of other types of level get that type into their name where names clash."""
-        import cfgrib
+        # before cfgrib: its eckit library carries a second libproj, and whichever of the two comes last corrupts the heap
+        import pyproj  # noqa: F401 -- for that order only
+        import cfgrib  # isort: skip
         import xarray as xr
 
         file = readable_file(path, "dataset")

@@ -40,7 +40,11 @@ def dataset(part: plasim.Trajectory, title: str) -> xr.Dataset:
     days = (part.year[at] - 1) * 360 + (part.month[at] - 1) * 30 + part.day[at] - 1
     ds = xr.Dataset(
         coords={
-            "time": ("time", days.astype(np.int32), {"units": "days since 0001-01-01 00:00:00", "calendar": "360_day", "standard_name": "time", "axis": "T"}),
+            "time": (
+                "time",
+                days.astype(np.int32),
+                {"units": "days since 0001-01-01 00:00:00", "calendar": "360_day", "standard_name": "time", "axis": "T"},
+            ),
             "lat": ("lat", part.latitude, {"units": "degrees_north", "standard_name": "latitude", "axis": "Y"}),
             "lon": ("lon", part.longitude, {"units": "degrees_east", "standard_name": "longitude", "axis": "X"}),
         },
@@ -48,16 +52,28 @@ def dataset(part: plasim.Trajectory, title: str) -> xr.Dataset:
             "Conventions": "CF-1.11",
             "title": title,
             "source": "PlaSim T21L10, built from the source in exoplasim 3.4.2",
-            "comment": "PlaSim T21 climate-model data: a simulated atmosphere, not an analysis of the real one; at 850 hPa clipped to 210 … 330 K and ±50 m/s, below the ground of high mountains",
+            "comment": "PlaSim T21 climate-model data: a simulated atmosphere, not an analysis of the real one; "
+            "at 850 hPa clipped to 210 … 330 K and ±50 m/s, which happens below the ground of high mountains",
         },
     )
     for short, name in FILE_NAMES.items():
         quantity, level = identify(NAMES[short]) or (None, None)
         assert quantity is not None
-        attrs = {"units": quantity.units, "standard_name": quantity.standard_name, "long_name": f"{quantity.title}{f' at {level} hPa' if level else ''}"}
+        attrs = {
+            "units": quantity.units,
+            "standard_name": quantity.standard_name,
+            "long_name": f"{quantity.title}{f' at {level} hPa' if level else ''}",
+        }
         ds[name] = (("time", "lat", "lon"), part.fields[short][at], attrs)
         middle = float(np.round(part.fields[short].mean()))
-        ds[name].encoding = {"dtype": "int16", "scale_factor": STEPS[short], "add_offset": middle, "zlib": True, "complevel": 9, "shuffle": True}
+        ds[name].encoding = {
+            "dtype": "int16",
+            "scale_factor": STEPS[short],
+            "add_offset": middle,
+            "zlib": True,
+            "complevel": 9,
+            "shuffle": True,
+        }
         ds[name].encoding |= {"chunksizes": (min(30, len(at)), 32, 64), "_FillValue": np.int16(-32768)}
     return ds
 
@@ -66,11 +82,19 @@ def normalisation(data: train.Data) -> xr.Dataset:
     """Means and standard deviations as the training used them; the outputs' mean is the seasonal climatology."""
     ds = xr.Dataset(
         coords={
-            "node": ("node", np.arange(plasim.NODES) * 360 // plasim.NODES, {"long_name": "days since the start of the 360-day year", "units": "days"}),
+            "node": (
+                "node",
+                np.arange(plasim.NODES) * 360 // plasim.NODES,
+                {"long_name": "days since the start of the 360-day year", "units": "days"},
+            ),
             "latitude": ("latitude", data.latitude, {"units": "degrees_north"}),
             "longitude": ("longitude", data.longitude, {"units": "degrees_east"}),
         },
-        attrs={"title": "Normalisation of the demo's ClimaX", "year_length": 360, "comment": "output_mean: seasonal climatology, periodic and linear between nodes"},
+        attrs={
+            "title": "Normalisation of the demo's ClimaX",
+            "year_length": 360,
+            "comment": "output_mean: seasonal climatology, periodic and linear between nodes",
+        },
     )
     for short, name in NAMES.items():
         ds[f"{name}_input_mean"] = (("latitude", "longitude"), data.input_mean[short])
@@ -107,8 +131,9 @@ def main() -> None:
     net = ClimaXNet(tuple(NAMES.values()), (32, 64), **train.ARCHITECTURE)
     ema = torch.optim.swa_utils.AveragedModel(net)
     ema.load_state_dict(torch.load(options.training / "state.pt", weights_only=True)["ema"])
+    net.load_state_dict(ema.module.state_dict())
     write_checkpoint(
-        ema.module,
+        net,
         options.out / "climax.safetensors",
         variables=list(NAMES.values()),
         num_heads=train.ARCHITECTURE["num_heads"],

@@ -43,8 +43,8 @@ class Trajectory:
     def part(self, index: slice) -> "Trajectory":
         """The snapshots `index`."""
         fields = {name: field[index] for name, field in self.fields.items()}
-        times = (self.year[index], self.month[index], self.day[index], self.step_of_day[index])
-        return Trajectory(fields, *times, self.latitude, self.longitude)
+        when = {name: getattr(self, name)[index] for name in ("year", "month", "day", "step_of_day")}
+        return Trajectory(fields, **when, latitude=self.latitude, longitude=self.longitude)
 
 
 def read(path: Path) -> Trajectory:
@@ -56,7 +56,8 @@ def read(path: Path) -> Trajectory:
         }
         for name, (low, high) in PLAUSIBLE.items():
             np.clip(fields[name], low, high, out=fields[name])
-        return Trajectory(fields, *(z[k].astype(int) for k in ("year", "month", "day", "step_of_day")), z["lat"], z["lon"])
+        when = {name: z[name].astype(int) for name in ("year", "month", "day", "step_of_day")}
+        return Trajectory(fields, **when, latitude=z["lat"], longitude=z["lon"])
 
 
 def area_weights(latitude: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ import argparse
 import math
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from engine.backbones._climax_net import ClimaXNet
 from engine.demo import plasim
 
-ARCHITECTURE = {"patch": 4, "width": 192, "depth": 6, "decoder_depth": 2, "num_heads": 6}
+ARCHITECTURE: dict[str, Any] = {"patch": 4, "width": 192, "depth": 6, "decoder_depth": 2, "num_heads": 6}
 LEADS = (4, 8, 12, 16, 20)
 """In 6-hourly steps."""
 
@@ -40,7 +41,9 @@ class Data:
             self.output_sd[n] = float(np.sqrt(np.mean([(weights * a**2).mean() for a in anomalies])))
         self.pieces = [self.normalise(p) for p in pieces]
         self.calibrate = self.normalise(two.part(plasim.CALIBRATE))
-        self.starts = np.concatenate([np.stack([np.full(len(x), i), np.arange(len(x))], 1)[: len(x) - max(LEADS)] for i, (x, _) in enumerate(self.pieces)])
+        self.starts = np.concatenate(
+            [np.stack([np.full(len(x), i), np.arange(len(x))], 1)[: len(x) - max(LEADS)] for i, (x, _) in enumerate(self.pieces)]
+        )
 
     def normalise(self, part: plasim.Trajectory) -> tuple[torch.Tensor, torch.Tensor]:
         """Inputs and anomalies, each `(time, variable, 32, 64)` in bfloat16-friendly units of one sd."""
@@ -57,7 +60,7 @@ class Data:
         return x, torch.from_numpy(leads * 0.06).float(), y
 
 
-def rmse_z500(net: ClimaXNet, data: Data, weights: torch.Tensor) -> float:
+def rmse_z500(net: torch.nn.Module, data: Data, weights: torch.Tensor) -> float:
     """Pooled 72 h RMSE of Z500 in metres on the calibration piece, every sixth hour's eighth start."""
     x, y = data.calibrate
     starts = torch.arange(0, len(x) - 12, 6)
@@ -86,9 +89,13 @@ def main() -> None:
     ema = torch.optim.swa_utils.AveragedModel(net, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.999))
     decay = [p for p in net.parameters() if p.ndim > 1]
     rest = [p for p in net.parameters() if p.ndim <= 1]
-    optimiser = torch.optim.AdamW([{"params": decay, "weight_decay": 0.05}, {"params": rest, "weight_decay": 0.0}], lr=options.lr, betas=(0.9, 0.95))
+    optimiser = torch.optim.AdamW(
+        [{"params": decay, "weight_decay": 0.05}, {"params": rest, "weight_decay": 0.0}], lr=options.lr, betas=(0.9, 0.95)
+    )
     warm, total = 500, options.steps
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda s: min(1, (s + 1) / warm) * 0.5 * (1 + math.cos(math.pi * min(1, s / total))) + 1e-3)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimiser, lambda s: min(1, (s + 1) / warm) * 0.5 * (1 + math.cos(math.pi * min(1, s / total))) + 1e-3
+    )
     first, state_path = 0, options.out / "state.pt"
     if state_path.exists():
         state = torch.load(state_path, weights_only=True)
@@ -115,10 +122,16 @@ def main() -> None:
         ema.update_parameters(net)
         running = 0.98 * running + 0.02 * float(loss.detach()) if step > first else float(loss.detach())
         if (step + 1) % 250 == 0 or step + 1 == total:
-            torch.save({"net": net.state_dict(), "ema": ema.state_dict(), "optimiser": optimiser.state_dict(), "step": step + 1}, state_path.with_suffix(".new"))
+            torch.save(
+                {"net": net.state_dict(), "ema": ema.state_dict(), "optimiser": optimiser.state_dict(), "step": step + 1},
+                state_path.with_suffix(".new"),
+            )
             state_path.with_suffix(".new").replace(state_path)
             rate = (time.time() - began) / (step + 1 - first)
-            print(f"step {step + 1} loss {running:.4f} z500 72 h rmse {rmse_z500(ema.module, data, area):.2f} m (ema) {rate:.3f} s/step", flush=True)
+            print(
+                f"step {step + 1} loss {running:.4f} z500 72 h rmse {rmse_z500(ema.module, data, area):.2f} m (ema) {rate:.3f} s/step",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ class StochasticAttention(Method):
         sites: str | None = Field(default=None, description="pattern over the attention modules' names, e.g. blocks.*; default: all")
 
     def predict(
-        self, backbone: Backbone, batch: Batch, *, state: Any, params: Any, nu: int, members: int, seed: int, shared: dict[str, Any]
+        self, backbone: Backbone, batch: Batch, *, state: Any, params: Any, nu: int, members: int, seed: int, shared: dict[Any, Any]
     ) -> Ensemble:
         """Case by case, so that no case's numbers depend on its neighbours in the batch."""
         del state
@@ -46,7 +46,7 @@ class StochasticAttention(Method):
         return Ensemble(np.stack(rows, axis=1))
 
     def _case(
-        self, backbone: Backbone, batch: Batch, i: int, active: tuple[int, ...], nu: int, members: int, seed: int, shared: dict[str, Any]
+        self, backbone: Backbone, batch: Batch, i: int, active: tuple[int, ...], nu: int, members: int, seed: int, shared: dict[Any, Any]
     ) -> np.ndarray:
         import torch
 
@@ -55,15 +55,16 @@ class StochasticAttention(Method):
         one = Batch(batch.inputs[i : i + 1], batch.observed[i : i + 1], batch.cases[i : i + 1], batch.day_of_year[i : i + 1])
         first = active[0]
         with torch.no_grad():
-            if (i, first) not in shared:
-                shared[i, first] = backbone.prefix(one, first)
+            name = f"prefix of row {i} up to site {first}"
+            if name not in shared:
+                shared[name] = backbone.prefix(one, first)
             at_once = max(1, TOKENS_A_CALL // tokens(backbone))
             parts = []
             for start in range(0, members, at_once):
                 some = list(range(start, min(members, start + at_once)))
                 with stochastic_attention(backbone.module, nu, seed, some, [one.cases[0].id] * len(some), sites=active, spread=True) as sa:
                     sa.begin(batch=len(some), site=first)
-                    parts.append(backbone.suffix(shared[i, first], first))
+                    parts.append(backbone.suffix(shared[name], first))
             return backbone.physical(torch.cat(parts), one)
 
 

@@ -10,11 +10,12 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import typer
 
-from engine.errors import EngineError, SpecError
+from engine.errors import EngineError, ExportError, SpecError
 
 
 def plain(value: Any) -> Any:
@@ -52,7 +53,11 @@ def answering(as_json: bool) -> Iterator[None]:
             )
         raise typer.Exit(2) from refusal
     except KeyboardInterrupt as stop:
-        print("\ninterrupted; the same command goes on from the last finished shard", file=sys.stderr)
+        error = {"what": "interrupted", "found": "a signal to stop", "expected": "time to finish"}
+        error["remedy"] = "The same command goes on from the last finished shard."
+        if as_json:
+            print(json.dumps({"error": error}, ensure_ascii=False))
+        print(f"\ninterrupted: {error['remedy']}", file=sys.stderr)
         raise typer.Exit(2) from stop
     except Exception as fault:
         traceback.print_exc()
@@ -60,6 +65,17 @@ def answering(as_json: bool) -> Iterator[None]:
             error = {"what": "a fault inside the engine", "found": f"{type(fault).__name__}: {fault}", "expected": "no fault"}
             print(json.dumps({"error": error | {"remedy": "Please report it with the traceback on stderr."}}, ensure_ascii=False))
         raise typer.Exit(1) from fault
+
+
+@contextmanager
+def writable(place: Path) -> Iterator[None]:
+    """Turn what the system says about a place that cannot be written into a refusal."""
+    try:
+        yield
+    except OSError as fault:
+        raise ExportError(
+            f"folder {place}", found=str(fault), expected="a place that can be written", remedy="Name another one with --out."
+        ) from fault
 
 
 class Ticker:
@@ -71,22 +87,19 @@ class Ticker:
         self.first: int | None = None
 
     def __call__(self, done: int, total: int, message: str) -> None:
-        """Report."""
+        """Report; `total` 0: not known yet."""
         now = time.monotonic()
-        self.first = done if self.first is None else self.first
         terminal = sys.stderr.isatty()
-        if now - self.last < (0.2 if terminal else 10) and done < total:
+        if total and self.first is None:
+            self.first, self.began = done, now
+        if now - self.last < (0.2 if terminal else 10) and (done < total or not total):
             return
         self.last = now
-        fresh = done - self.first
+        fresh = done - (self.first or 0)
         left = f", {(now - self.began) / fresh * (total - done):.0f} s left" if fresh > 0 and done < total else ""
-        print(
-            f"\r\033[K{done}/{total} {message}{left}" if terminal else f"{done}/{total} {message}{left}",
-            end="" if terminal else "\n",
-            file=sys.stderr,
-            flush=True,
-        )
-        if terminal and done >= total:
+        line = f"{done}/{total} {message}{left}" if total else message
+        print(f"\r\033[K{line}" if terminal else line, end="" if terminal else "\n", file=sys.stderr, flush=True)
+        if terminal and total and done >= total:
             print(file=sys.stderr)
 
 
@@ -120,3 +133,43 @@ def mapping(text: str | None, name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise SpecError(f"--{name}", found=type(value).__name__, expected="a JSON object", remedy='Write it like {"num_heads": 16}.')
     return value
+
+
+def box(text: str | None, name: str) -> tuple[float, ...]:
+    """A region by its name among the default ones, or as a JSON box; the globe where nothing is said."""
+    from engine.kernels.area import REGIONS
+
+    if not text:
+        return REGIONS["globe"]
+    if text in REGIONS:
+        return REGIONS[text]
+    try:
+        value = json.loads(text)
+        south, north, west, east = (float(v) for v in value)
+    except (ValueError, TypeError) as fault:
+        raise SpecError(
+            f"--{name}",
+            found=text[:80],
+            expected=f"[south, north, west, east] or one of {', '.join(REGIONS)}",
+            remedy="Write it like '[35, 75, -12.5, 42.5]'.",
+        ) from fault
+    return south, north, west, east
+
+
+def score_line(name: str, found: dict[str, Any]) -> str:
+    """One score for people. A curve is told by its numbers, without an interval for each."""
+    about = f"{found['cases']} cases, {found['valid_fraction']:.1%} valid"
+    value = found["value"]
+    if isinstance(value, (int, float)):
+        return f"{name}: {value:.6g}  [{found['low']:.6g}, {found['high']:.6g}]  {about}"
+    if isinstance(value, dict):
+        parts = [f"  {part}: {_listed(numbers)}" for part, numbers in value.items()]
+        return "\n".join([f"{name}:  {about}", *parts])
+    return f"{name}: {_listed(value)}  {about}"
+
+
+def _listed(value: Any) -> str:
+    """Numbers of a curve, nested lists in brackets."""
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_listed(v) for v in value) + "]"
+    return f"{value:.4g}" if isinstance(value, (int, float)) else str(value)

@@ -27,7 +27,7 @@ def examine() -> dict[str, Any]:
         _check("uploads folder", lambda: _writable(settings().uploads)),
         _check("demo", _demo),
     ]
-    versions = {name: importlib.metadata.version(name) for name in PACKAGES}
+    versions = {name: _version(name) for name in PACKAGES}
     return {
         "ok": all(c["ok"] for c in checks),
         "device": device(),
@@ -35,6 +35,13 @@ def examine() -> dict[str, Any]:
         "versions": versions,
         "checks": checks,
     }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def device() -> str:

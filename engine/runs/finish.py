@@ -1,7 +1,6 @@
 """From finished shards to `verification.nc` and `fields.nc`: merge in shard order, bootstrap, name and label everything."""
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +14,10 @@ import engine
 from engine.kernels.quantiles import perfect_coverage
 from engine.runs import operating
 from engine.runs.accumulate import ShardStatistics, finalise
+from engine.runs.fields import SPACE, write, write_fields
 from engine.runs.gridsums import add_exactly
 from engine.runs.plan import Plan, Shard
-from engine.runs.verification import FAN, LEVELS
+from engine.runs.verification import LEVELS
 from engine.types import Array, Score
 
 DIMENSIONS = {
@@ -29,7 +29,6 @@ DIMENSIONS = {
 """Dimensions after (ν, region, lead time, variable), or before (latitude, longitude) in maps."""
 
 
-SPACE = ("latitude", "longitude")
 REFERENCE = ("rmse", "acc")
 """Scores of the deterministic forecast, stored beside the ensemble's."""
 
@@ -42,18 +41,9 @@ def finish(plan: Plan, shards: list[Shard], folder: Path) -> None:
     encoding: dict[str, Any] = {
         str(n): {"zlib": True, "complevel": 4} for n, v in verification.variables.items() if v.ndim > 1 and v.dtype.kind == "f"
     }
-    _write(verification, folder / "verification.nc", encoding)
+    write(verification, folder / "verification.nc", encoding)
     if plan.map_cases:
-        _write_fields(plan, shards, files, folder / "fields.nc")
-
-
-def _write(dataset: xr.Dataset, path: Path, encoding: dict[str, Any]) -> None:
-    part = path.with_suffix(f".{os.getpid()}.part")
-    try:
-        dataset.to_netcdf(part, engine="h5netcdf", encoding=encoding)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+        write_fields(plan, shards, files, folder / "fields.nc")
 
 
 def _merged(shards: list[Shard], files: dict[str, Path], lead: int, prefix: str) -> ShardStatistics:
@@ -200,52 +190,3 @@ def _described(plan: Plan, dataset: xr.Dataset, files: dict[str, Path], shards: 
         "title": spec.title,
     }
     return dataset
-
-
-def _write_fields(plan: Plan, shards: list[Shard], files: dict[str, Path], path: Path) -> None:
-    """Maps of single cases, one lead time after another."""
-    parts = []
-    for lead, hours in enumerate(plan.lead_hours):
-        kept: dict[str, list[NDArray]] = {}
-        for shard in shards:
-            if shard.split == "verify" and shard.lead == lead:
-                with np.load(files[shard.name], allow_pickle=False) as file:
-                    for name in file.files:
-                        if name.startswith("map:"):
-                            kept.setdefault(name.removeprefix("map:"), []).append(file[name])
-        if not kept:
-            continue
-        arrays = {name: np.concatenate(a) for name, a in kept.items()}
-        known = {c.id: c for c in plan.cases[lead]}
-        cases = [known[int(i)] for i in arrays.pop("map_case")]
-        parts.append(_fields_of(plan, hours, cases, arrays))
-    dataset = parts[0]
-    if len(parts) > 1:  # the same initial times at every lead time, so only what is valid then differs
-        valid = xr.concat([part["valid_time"].drop_vars("init_time") for part in parts], dim="lead_time")
-        dataset = xr.concat(
-            [part.drop_vars("valid_time") for part in parts], dim="lead_time", join="exact", coords="minimal", compat="equals"
-        )
-        dataset = dataset.assign_coords(valid_time=(("lead_time", "map_case"), valid.values))
-    chunks = {n: (1,) * (v.ndim - 2) + tuple(v.shape[-2:]) for n, v in dataset.data_vars.items()}
-    _write(dataset, path, {str(n): {"zlib": True, "complevel": 2, "shuffle": True, "chunksizes": c} for n, c in chunks.items()})
-
-
-def _fields_of(plan: Plan, hours: float, cases: list[Any], arrays: dict[str, NDArray]) -> xr.Dataset:
-    order = {"observed": ("map_case", "variable"), "deterministic": ("map_case", "variable"), "mean": ("map_case", "nu", "variable")}
-    order |= {"quantiles": ("map_case", "nu", "variable", "quantile")}
-    final = {"mean": ("nu", "variable", "map_case"), "quantiles": ("nu", "variable", "map_case", "quantile")}
-    variables = {}
-    for name, array in arrays.items():
-        labelled = xr.Variable((*order[name], "latitude", "longitude"), array)
-        wanted = final.get(name, ("variable", "map_case"))
-        labelled = labelled.transpose(*wanted, "latitude", "longitude")
-        at = 1 if "nu" in wanted else 0
-        variables[name] = labelled.expand_dims("lead_time").transpose(*wanted[:at], "lead_time", *wanted[at:], "latitude", "longitude")
-    fields = plan.dataset.fields
-    coordinates = {
-        "nu": list(plan.nu), "lead_time": [hours], "variable": list(plan.variables), "quantile": list(FAN), "map_case": np.arange(len(cases)),
-        "latitude": fields["latitude"].values, "longitude": fields["longitude"].values,
-        "init_time": ("map_case", [c.init_time for c in cases]), "valid_time": ("map_case", [c.valid_time for c in cases]),
-        "unit": ("variable", [plan.backbone.out_units[o] for o in plan.outputs]),
-    }  # fmt: skip
-    return xr.Dataset(variables, coordinates)

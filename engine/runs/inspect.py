@@ -26,7 +26,9 @@ def inspect_files(
     `sites` lists the attention calls, `replay_error` is relative to the largest output (float32: about 1e-6), `data` has
     `findings` (rows of level, what, found, expected, remedy), and `plan` the memory and time of a default sweep.
     """
-    named = dict(architecture or {}) | {n: p for n, p in (("normalisation", normalisation), ("climatology", climatology)) if p}
+    named: dict[str, Any] = dict(architecture or {}) | {
+        n: p for n, p in (("normalisation", normalisation), ("climatology", climatology)) if p
+    }
     found = inspect_checkpoint(checkpoint, **named)
     refusal = found.pop("refusal")
     document = found | {"sites": [], "replay_error": None, "refusal": None, "data": {}}
@@ -104,7 +106,7 @@ def inspection_text(found: dict[str, Any]) -> str:
     keys = found.get("keys", {})
     lines = [
         f"{found['backbone']}, {found['format']}, {found['parameters']:,} parameters",
-        f"keys: {len(keys.get('matched', []))} matched, {len(keys.get('missing', []))} missing, {len(keys.get('unexpected', []))} unexpected",
+        "keys: " + ", ".join(f"{len(keys.get(kind, []))} {kind}" for kind in ("matched", "missing", "unexpected")),
     ]
     lines += [f"assumed: {line}" for line in found.get("assumed", [])]
     lines += [f"unknown: {name} (could be {value})" for name, value in found.get("unknown", {}).items()]

@@ -16,7 +16,10 @@ from engine.runs.plan import Plan
 
 
 def choose(plan: Plan, verification: xr.Dataset, files: list[Path]) -> dict[str, dict[str, Any]]:
-    """Both points: `nu`, the split it was `chosen_on`, the `rule`, and whether it stands at the `edge` of the grid; none where nothing tells."""
+    """Both points: `nu`, the split it was `chosen_on`, the `rule`, and whether it stands at the `edge` of the grid.
+
+    Neither where nothing tells: without a valid point, or without the scores that they are chosen by.
+    """
     nu = list(plan.nu)
     if files:
         parts = []

@@ -94,7 +94,7 @@ def make_plan(spec: RunSpec) -> Plan:
     params = _params(method, spec.params)
     paths = {name: getattr(spec, name) for name in ("normalisation", "climatology") if getattr(spec, name)}
     backbone = open_checkpoint(spec.checkpoint, **spec.architecture, **paths)
-    dataset = open_dataset(spec.data, **({"calibrate": spec.calibrate} if spec.calibrate else {}))
+    dataset = open_dataset(spec.data, calibrate=spec.calibrate or None)
     leads = spec.lead_hours or backbone.lead_hours[:1]
     variables = spec.variables or backbone.out_variables
     unknown = [v for v in variables if v not in backbone.out_variables]

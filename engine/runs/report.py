@@ -9,8 +9,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import ExportError
+from engine.errors import ExportError, SpecError
 from engine.lexicon import title_of
+from engine.registry import get
 from engine.runs.picture import describe, export
 from engine.runs.rows import COLUMNS, document
 
@@ -21,9 +22,11 @@ OVERVIEW = ("trade_off", "coverage_over_nu", "width_over_nu", "spread_skill_over
 AT_NU = ("pit_histogram", "pit_ecdf", "reliability", "spread_skill")
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1d2730; background: #fff; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.6rem } h2 { font-size: 1.2rem; margin-top: 2.5rem } figure { margin: 1.5rem 0 } img { max-width: 100% }
+h1 { font-size: 1.6rem } h2 { font-size: 1.2rem; margin-top: 2.5rem }
+figure { margin: 1.5rem 0 } img { max-width: 100% }
 figcaption, .small { color: #5b6770; font-size: .875rem } table { border-collapse: collapse; font-variant-numeric: tabular-nums }
-th, td { padding: .3rem .7rem; text-align: right; border-bottom: 1px solid #dde3e8 } pre { white-space: pre-wrap; background: #f4f6f8; padding: 1rem }
+th, td { padding: .3rem .7rem; text-align: right; border-bottom: 1px solid #dde3e8 }
+pre { white-space: pre-wrap; background: #f4f6f8; padding: 1rem }
 """
 
 
@@ -43,17 +46,22 @@ def write_report(verification: "xr.Dataset", path: Path) -> None:
 def _page(verification: "xr.Dataset") -> str:
     answer = document(verification)
     points = answer["operating_points"]
-    nu = int(points["calibration_first"]["nu"])
+    # a run without the scores that choose an operating point is shown at the middle of its grid
+    nu = int(points["calibration_first"]["nu"]) if points else answer["rows"][len(answer["rows"]) // 2]["nu"]
     title = verification.attrs.get("title") or f"Run {answer['key']}"
     where = (
         f"{title_of(answer['variable'])}, {answer['lead_hours']:g} h ahead, {answer['cases']} cases, M = {verification.attrs['members']}"
     )
     at = next(r for r in answer["rows"] if r["nu"] == nu)
-    covered, nominal = at["coverage_95"]["value"], answer["nominal_95"]
+    says = ""
+    if "coverage_95" in at:
+        says = (
+            f"<p>At ν = {nu} the central 95 % interval holds <b>{at['coverage_95']['value']:.0%}</b> of what was observed; "
+            f"a perfect ensemble of this size would hold {answer['nominal_95']:.0%}.</p>"
+        )
     parts = [
         f"<h1>{html.escape(title)}</h1><p>{html.escape(where)}</p>",
-        f"<p>At ν = {nu} the central 95 % interval holds <b>{covered:.0%}</b> of what was observed; "
-        f"a perfect ensemble of this size would hold {nominal:.0%}.</p>",
+        says,
         "<h2>How much to trust it, over ν</h2>",
         *(_figure(verification, key) for key in OVERVIEW),
         _table(answer),
@@ -64,14 +72,24 @@ def _page(verification: "xr.Dataset") -> str:
         f"<pre class=small>{html.escape(json.dumps(json.loads(verification.attrs['spec']), indent=1, ensure_ascii=False))}</pre>",
     ]
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-    head = f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}"><title>{html.escape(title)}</title><style>{STYLE}</style>'
+    head = (
+        f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">'
+        f"<title>{html.escape(title)}</title><style>{STYLE}</style>"
+    )
     return f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(parts)}</body></html>'
 
 
 def _figure(verification: "xr.Dataset", key: str, **select: Any) -> str:
-    """The printed picture as an embedded SVG image (an image cannot run scripts), with its text alternative."""
-    drawn = base64.b64encode(export(key, verification, "svg", **select)[0]).decode()
-    words = html.escape(describe(key, verification, **select))
+    """The printed picture as an embedded SVG image (an image cannot run scripts), with its text alternative.
+
+    Where the run lacks the scores that a picture needs, it says which, in its place.
+    """
+    try:
+        drawn = base64.b64encode(export(key, verification, "svg", **select)[0]).decode()
+        words = html.escape(describe(key, verification, **select))
+    except SpecError as lacking:
+        said = f"{get('figures', key).title}: not drawn; found {lacking.found}. {lacking.remedy}"
+        return f"<p class=small>{html.escape(said)}</p>"
     return f'<figure><img alt="{words}" src="data:image/svg+xml;base64,{drawn}"><figcaption>{words}</figcaption></figure>'
 
 
@@ -84,4 +102,5 @@ def _table(answer: dict[str, Any]) -> str:
             for c in COLUMNS
         )
         body += f"<tr><td>{r['nu']}</td>{cells}</tr>"
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p class=small>below each value: its 95 % block-bootstrap interval</p>"
+    below = "<p class=small>below each value: its 95 % block-bootstrap interval</p>"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}"

@@ -48,9 +48,8 @@ def table(document: dict[str, Any]) -> str:
     head = ["ν", *COLUMNS, "seconds"]
     lines = [[str(r["nu"]), *(f"{r[c]['value']:.4g}" if c in r else "–" for c in COLUMNS), f"{r['seconds']:.1f}"] for r in document["rows"]]
     widths = [max(len(line[i]) for line in [head, *lines]) for i in range(len(head))]
-    text = [
-        f"{document['variable']} ({document['unit']}), {document['lead_hours']:g} h, {document['region']}, {document['cases']} cases, M = {document['rows'][0]['members']}"
-    ]
+    about, members = f"{document['variable']} ({document['unit']}), {document['lead_hours']:g} h", document["rows"][0]["members"]
+    text = [f"{about}, {document['region']}, {document['cases']} cases, M = {members}"]
     text += ["  ".join(cell.rjust(w) for cell, w in zip(line, widths, strict=True)) for line in [head, *lines]]
     points = document["operating_points"]
     text += [f"{name.replace('_', '-')}: ν = {p['nu']} ({p['rule']}; chosen on the {p['chosen_on']} split)" for name, p in points.items()]

@@ -3,8 +3,9 @@
 `verification.nc` of a run (kilobytes to a few megabytes):
 
     coordinates   nu (int), region (str), lead_time (float, hours), variable (str), case (int; init_time as ISO text on case,
-                  valid_time too, or on (lead_time, case) where there are several lead times), rank (0…M), level (50, 80, 90, 95), threshold (int; threshold_value on (variable, threshold)),
-                  probability (0…M: k members of M exceed), spread_bin, rank_bin, latitude, longitude
+                  valid_time too, or on (lead_time, case) where there are several lead times), rank (0…M), level (50, 80, 90,
+                  95), threshold (int; threshold_value on (variable, threshold)), probability (0…M: k members of M exceed),
+                  latitude, longitude; dimensions without coordinates: spread_bin, rank_bin
     per score     <score>, <score>_low, <score>_high  (nu, region, lead_time, variable)   value and 95 % block-bootstrap interval
                   attrs: title, symbol, units, better, perfect, estimator, reference
     per case      <score>_case (nu, region, lead_time, variable, case) for the headline scores

@@ -37,7 +37,7 @@ class _Reporter:
         self.written, self.began, self.first = -PERIOD, 0.0, -1
 
     def __call__(self, done: int, total: int, message: str) -> None:
-        """`total` 0: not known yet. The first known `done` is where this attempt goes on from: the remaining time is judged by what is new."""
+        """`total` 0: not known yet. The first known `done` is where this attempt began: what is new since then tells the remaining time."""
         if self.listener:
             self.listener(done, total, message)
         now = time.monotonic()
@@ -113,7 +113,8 @@ def work(key: str, on_progress: OnProgress | None = None) -> None:
             f"run {key}: a fault inside the engine",
             found=f"{type(fault).__name__}: {fault}"[:500],
             expected="no fault",
-            remedy=f"Please report it with {store.folder(key) / 'log.txt'}. It happened in {last.name}, {Path(last.filename).name} line {last.lineno}.",
+            remedy=f"Please report it with {store.folder(key) / 'log.txt'}. "
+            f"It happened in {last.name}, {Path(last.filename).name} line {last.lineno}.",
         )
         reporter.end("failed", "failed", error.as_dict())
         raise
