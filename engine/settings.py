@@ -23,7 +23,6 @@ class Settings(BaseSettings):
     device: str = Field(default="auto", description="auto, cpu, or cuda:0 …")
     upload_limit: int = Field(default=4 * 2**30, gt=0, description="largest upload in bytes")
     memory_limit: int = Field(default=0, ge=0, description="bytes a run may plan for; 0: three quarters of the machine's")
-    cluster: str = Field(default="", description="address of a dask.distributed scheduler; empty: this machine")
 
     @property
     def runs(self) -> Path:

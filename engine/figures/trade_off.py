@@ -53,7 +53,10 @@ class TradeOff(Charted):
         y = str(table.columns[4])
         units = in_units(s.units)
         best, sharp = table.loc[table[y].abs().idxmin()], table.loc[table["crps_fair"].idxmin()]
-        title = self._message(s, int(best["nu"]), int(sharp["nu"]), table)
+        # the title speaks of the points that are marked: those that the run chose, on other data than what is drawn here
+        chosen = operating_points(s.verification)
+        honest, accurate = (int(chosen.get(k, row["nu"])) for k, row in (("calibration_first", best), ("score_oriented", sharp)))
+        title = self._message(s, honest, accurate, table)
         names = [f"{s.label(n)}" + (f" · {p}" if p else "") for n, p in zip(table["nu"], table["operating_point"], strict=True)]
         hover = [
             f"<b>{s.label(r.nu)}</b><br>CRPS {between(r.crps_fair, r.crps_fair_low, r.crps_fair_high)}{units}<br>"
@@ -91,17 +94,19 @@ class TradeOff(Charted):
         panel = Panel(Axis(f"error: fair CRPS{units}", x_range), Axis(label, y_range, percent=y != "w1_pit"), tuple(layers))
         footer = s.footer("CRPS: fair estimator", f"bars on both axes: {s.bootstrap()}")
         subtitle = f"{s.subject(nu=False)} · one point per ν; ring: the ν now looked at"
+        if int(best["nu"]) != honest:
+            subtitle += f" · lowest here: {s.label(int(best['nu']))}"
         return Chart(title, subtitle, footer, (panel,), height=520)
 
     def _message(self, s: Selection, best: int, sharp: int, table: Table) -> str:
         if best == sharp:
-            return f"{s.label(best)} has both the smallest error and the best calibration"
+            return f"{s.label(best)} is chosen for honesty and for accuracy alike"
         rows = table.set_index("nu")["crps_fair"]
         cost = rows[best] / rows[sharp] - 1
         return (
-            f"{s.label(best)} is best calibrated, {s.label(sharp)} has the smallest error ({percent(cost, 1)} smaller)"
+            f"{s.label(best)} is chosen for honesty, {s.label(sharp)} for accuracy ({percent(1 - 1 / (1 + cost), 1)} less error)"
             if cost > 0
-            else f"{s.label(best)} is best calibrated"
+            else f"{s.label(best)} is chosen for honesty, {s.label(sharp)} for accuracy"
         )
 
     def words(self, table: Table, s: Selection) -> str:

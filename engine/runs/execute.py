@@ -92,7 +92,8 @@ def is_whole(path: Path, shard: Shard) -> bool:
     if not path.exists():
         return False
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # opened here: NumPy leaves a file that it opened itself open when it is no archive
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             ids = [file[name] for name in file.files if name == "cases"]
             for name in file.files:
                 file[name]

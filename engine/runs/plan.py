@@ -13,6 +13,7 @@ from engine.data import cases as find_cases
 from engine.data import open_dataset
 from engine.errors import SpecError
 from engine.kernels.area import REGIONS, region_mask, region_weights
+from engine.runs.doctor import device
 from engine.runs.spec import RunSpec
 from engine.settings import settings
 from engine.types import Array, Backbone, Case, Dataset, Method, Score
@@ -94,6 +95,7 @@ def make_plan(spec: RunSpec) -> Plan:
     params = _params(method, spec.params)
     paths = {name: getattr(spec, name) for name in ("normalisation", "climatology") if getattr(spec, name)}
     backbone = open_checkpoint(spec.checkpoint, **spec.architecture, **paths)
+    backbone.module.to(device())
     dataset = open_dataset(spec.data, calibrate=spec.calibrate or None)
     leads = spec.lead_hours or backbone.lead_hours[:1]
     variables = spec.variables or backbone.out_variables
@@ -116,7 +118,8 @@ def make_plan(spec: RunSpec) -> Plan:
     edges = {v: tuple(float(e * scale[v]) for e in np.geomspace(0.01, 4, 40)) for v in variables}
     plan = Plan(
         spec, backbone, dataset, method, params, tuple(leads), tuple(variables), by_lead, calibrate, regions,
-        region_weights(latitude, longitude, regions), thresholds, edges, (), _map_cases(spec, by_lead, len(nu), len(variables), dataset.grid), nu,
+        region_weights(latitude, longitude, regions), thresholds, edges, (),
+        _map_cases(spec, by_lead, len(nu), len(variables), dataset.grid), nu,
     )  # fmt: skip
     _refuse_what_does_not_fit(plan)
     return replace(plan, scores=_scores(spec, plan.has_climatology))

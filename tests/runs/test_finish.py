@@ -1,0 +1,195 @@
+"""The files that a run leaves obey the schema in `engine/runs/verification.py`; operating points from hand-made shards."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from engine.registry import entries
+from engine.runs import jobs, operating, store
+from engine.runs.rows import COLUMNS, document, rows, table
+from engine.runs.spec import RunSpec
+from engine.runs.verification import FAN, LEVELS, open_fields
+
+FRONT = ("nu", "region", "lead_time", "variable")
+MAP = ("nu", "lead_time", "variable", "latitude", "longitude")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, make, world):
+    """One run with all scores, two variables, and a place of its own: (verification, fields)."""
+    import os
+
+    from engine.settings import settings
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NUSCOPE_HOME", str(tmp_path_factory.mktemp("home")))
+        settings.cache_clear()
+        found = jobs.run(make.spec(world, scores=(), variables=make.variables[:2], max_cases=8, regions={"alps": (20, 70, 0, 90)}))
+        with open_fields(store.folder(found.attrs["key"])) as maps:
+            fields = maps.load()
+    settings.cache_clear()
+    assert os.environ.get("NUSCOPE_HOME") != str(store.settings().home)
+    return found, fields
+
+
+def test_every_score_has_value_interval_and_words(whole) -> None:
+    found = whole[0]
+    for score in entries("scoring").values():
+        if score.optional or score.profile:
+            continue
+        names = [score.key] if score.key in found else [n for n in found if str(n).startswith(f"{score.key}_") and f"{n}_low" in found]
+        assert names, f"{score.key} is missing"
+        for name in names:
+            for part in (name, f"{name}_low", f"{name}_high"):
+                assert found[part].dims == FRONT
+                assert np.isfinite(found[part]).all(), part
+        if score.key in found:
+            assert {"title", "symbol", "units", "better", "perfect", "estimator", "reference"} <= found[score.key].attrs.keys()
+            assert found[score.key].attrs["units"] == ("" if score.unit == "variable" else score.unit)
+        if score.headline:
+            assert found[f"{score.key}_case"].dims == (*FRONT, "case")
+
+
+SCHEMA = {
+    **{f"{n}_deterministic{end}": FRONT[1:] for n in ("rmse", "acc") for end in ("", "_low", "_high")},
+    "mean_shift_rmse": FRONT,
+    **{n: (*FRONT, "rank") for n in ("rank_counts", "rank_low", "rank_high")},
+    **dict.fromkeys(("pit_band", "n_effective"), FRONT),
+    **{n: (*FRONT, "threshold", "probability") for n in ("exceedance_weight", "exceedance_event", "corp_event", "corp_low", "corp_high")},
+    **{n: (*FRONT, "spread_bin") for n in ("spread_weight", "spread_variance", "spread_error2")},
+    "coverage_map": (*MAP[:3], "level", *MAP[3:]),
+    "rank_map": (*MAP[:3], "rank_bin", *MAP[3:]),
+    **dict.fromkeys(("width_map", "bias_map", "rmse_map", "spread_map"), MAP),
+    "valid_map": MAP[1:],
+    "seconds": ("nu",),
+    "valid_fraction": FRONT[1:],
+}
+
+
+@pytest.mark.parametrize("name", SCHEMA)
+def test_every_name_of_the_schema_has_its_dimensions(whole, name) -> None:
+    assert whole[0][name].dims == SCHEMA[name]
+    allowed_empty = name.startswith("corp_") or name == "n_effective"  # no weight, no frequency; no noise, no count
+    assert allowed_empty or np.isfinite(whole[0][name]).all()
+
+
+def test_coordinates(whole) -> None:
+    found = whole[0]
+    assert found["nu"].values.tolist() == [2, 16] and found["rank"].values.tolist() == [0, 1, 2, 3, 4]
+    assert found["probability"].values.tolist() == [0, 1, 2, 3, 4] and found["level"].values.tolist() == list(LEVELS)
+    assert found["threshold_value"].dims == ("variable", "threshold")
+    assert found["unit"].values.tolist() == ["m", "K"]
+    assert found["init_time"].dims == found["valid_time"].dims == ("case",) and found.sizes["case"] == 8
+    assert found["region"].values[-1] == "alps"
+    # the thresholds are in units of the checkpoint's own spread
+    np.testing.assert_allclose(found["threshold_value"].sel(variable="geopotential_height_500"), [-60, 0, 60])
+
+
+def test_attributes(whole) -> None:
+    attrs = whole[0].attrs
+    wanted = "key command spec members seed cases method estimator version checkpoint_revision dataset_fingerprint nominal_95".split()
+    assert {*wanted, "operating_points", "block_length", "bootstrap", "regions", "title"} <= attrs.keys()
+    assert RunSpec.model_validate_json(attrs["spec"]).key() == attrs["key"]
+    assert attrs["members"] == 4 and attrs["cases"] == 8
+    # linear quantiles of 4 members at 2.5 and 97.5 %: of the gaps between ranks, (M−1)/(M+1) · 0.95 lie inside
+    assert attrs["nominal_95"] == pytest.approx(0.95 * 3 / 5)
+    assert json.loads(attrs["regions"])["alps"] == [20, 70, 0, 90]
+    assert 1 <= attrs["block_length"] <= 8
+
+
+def test_intervals_hold_their_values_and_shares_sum_to_one(whole) -> None:
+    """A percentile interval of means holds the mean; of a root or a ratio too, at these sizes."""
+    found = whole[0]
+    for name in ("crps_fair", "width_95", "coverage_95", "rmse", "bias"):
+        assert (found[f"{name}_low"] <= found[name]).all() and (found[name] <= found[f"{name}_high"]).all(), name
+    np.testing.assert_allclose(found["rank_counts"].sum("rank"), 1, rtol=1e-12)  # float64 shares of five
+    np.testing.assert_allclose(found["rank_map"].sum("rank_bin"), 1, rtol=1e-5)  # float32 maps
+    assert (found["rank_low"] <= found["rank_counts"]).all() and (found["rank_counts"] <= found["rank_high"]).all()
+
+
+def test_maps_agree_with_the_scores(whole) -> None:
+    """The area mean of the coverage map is the globe's coverage: all points are valid."""
+    found = whole[0]
+    area = np.cos(np.deg2rad(found["latitude"]))
+    for level in LEVELS:
+        mean = found["coverage_map"].sel(level=level).weighted(area).mean(("latitude", "longitude"))
+        np.testing.assert_allclose(mean, found[f"coverage_{level}"].sel(region="globe").transpose(*mean.dims), rtol=1e-5)  # float32 maps
+
+
+def test_fields(whole) -> None:
+    maps = whole[1]
+    cell = ("latitude", "longitude")
+    assert maps["observed"].dims == maps["deterministic"].dims == ("lead_time", "variable", "map_case", *cell)
+    assert maps["mean"].dims == ("nu", "lead_time", "variable", "map_case", *cell)
+    assert maps["quantiles"].dims == ("nu", "lead_time", "variable", "map_case", "quantile", *cell)
+    assert maps["quantile"].values.tolist() == list(FAN)
+    assert maps["init_time"].dims == maps["valid_time"].dims == ("map_case",)
+    assert (maps["quantiles"].diff("quantile") >= 0).all()
+    assert whole[0]["init_time"].values.tolist() == maps["init_time"].values.tolist()
+    rmse = np.sqrt(((maps["mean"] - maps["observed"]) ** 2).mean("map_case")).transpose(*MAP)
+    np.testing.assert_allclose(rmse, whole[0]["rmse_map"], rtol=1e-5)  # both float32
+
+
+def test_a_run_without_maps_leaves_none(home, spec) -> None:
+    key = jobs.run(spec(maps=False)).attrs["key"]
+    assert not (store.folder(key) / "fields.nc").exists()
+
+
+def test_rows_and_document(whole) -> None:
+    answer = document(whole[0])
+    assert list(answer["operating_points"]) == ["calibration_first", "score_oriented"]
+    assert [r["nu"] for r in answer["rows"]] == [2, 16]
+    for r in answer["rows"]:
+        assert r["members"] == 4 and r["seconds"] > 0
+        for name in COLUMNS:
+            assert r[name].keys() == {"value", "low", "high"}
+    other = rows(whole[0], region="alps", variable="temperature_850")
+    assert other[0]["crps_fair"]["value"] == whole[0]["crps_fair"].sel(nu=2, region="alps", variable="temperature_850").item()
+    text = table(answer)
+    assert "calibration-first: ν = " in text and "geopotential_height_500 (m), 72 h" in text and answer["key"] in text
+
+
+def shard(path, residual, perturbation, crps):
+    np.savez(path, residual=np.array(residual), perturbation=np.array(perturbation), crps_fair=np.array(crps))
+    return path
+
+
+def test_operating_points_from_the_calibration_split(tmp_path) -> None:
+    """By hand: two shards, three cases, ν = 1, 2, 4; the residual scale is 2, perturbations 4, 2 and 1 of it."""
+    plan = SimpleNamespace(nu=(1, 2, 4))
+    files = [
+        shard(tmp_path / "a.npz", [2.0, 2.0], [[[4.0, 4.2], [2.0, 2.2], [1.0, 1.0]]] * 2, [[9.0, 5.0, 4.0], [9.0, 6.0, 5.0]]),
+        shard(tmp_path / "b.npz", [2.0], [[[4.0, 4.0], [2.0, 1.8], [1.0, 1.2]]], [[9.0, 7.0, 6.0]]),
+    ]
+    points = operating.choose(plan, xr.Dataset(), files)
+    first, second = points["calibration_first"], points["score_oriented"]
+    assert (first["nu"], first["chosen_on"], first["edge"]) == (2, "calibrate", False)
+    assert (second["nu"], second["edge"]) == (4, True)
+    # L(2) = mean of (0, 0.2²) twice and (0, 0.2²): 0.02
+    np.testing.assert_allclose(first["curves"]["loss"][1], 0.02)
+    np.testing.assert_allclose(first["curves"]["crps_fair"], [9, 6, 5])
+    np.testing.assert_allclose(first["curves"]["target_scale"], [2, 2, 2])
+
+
+def test_a_case_without_a_valid_point_says_nothing(tmp_path) -> None:
+    plan = SimpleNamespace(nu=(1, 2))
+    files = [shard(tmp_path / "a.npz", [2.0, np.nan], [[[2.0], [1.0]], [[9.0], [9.0]]], [[2.0, 1.0], [np.nan, np.nan]])]
+    assert operating.choose(plan, xr.Dataset(), files)["calibration_first"]["nu"] == 1
+    nothing = [shard(tmp_path / "b.npz", [np.nan], [[[2.0], [1.0]]], [[np.nan, np.nan]])]
+    assert operating.choose(plan, xr.Dataset(), nothing) == {}
+
+
+def test_without_a_calibration_split_it_is_said(home, spec) -> None:
+    found = jobs.run(spec(calibrate=()))
+    points = json.loads(found.attrs["operating_points"])
+    assert points["calibration_first"]["chosen_on"] == "verify" and "no calibration split" in points["calibration_first"]["rule"]
+    assert points["calibration_first"]["nu"] == int(found["nu"][found["w1_pit"].sel(region="globe").squeeze().argmin()])
+
+
+def test_without_the_scores_there_are_no_points_and_still_a_table(home, spec) -> None:
+    found = jobs.run(spec(calibrate=(), scores=("rmse",)))
+    assert json.loads(found.attrs["operating_points"]) == {}
+    assert "rmse" in table(document(found))
