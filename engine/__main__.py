@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 
 from engine.errors import SpecError
@@ -247,19 +246,15 @@ def main() -> int:
     """Run a verb; a command line that cannot be understood is a refusal too, and answers in the form that was asked for."""
     try:
         return app(standalone_mode=False) or 0
-    except click.ClickException as misuse:
+    except typer.TyperException as misuse:
+        told = misuse.format_message()
         if "--json" in sys.argv:
-            error = {
-                "what": "command line",
-                "found": misuse.format_message(),
-                "expected": "a verb and its options",
-                "remedy": "See: python -m engine --help",
-            }
+            error = {"what": "command line", "found": told, "expected": "a verb and its options", "remedy": "See: python -m engine --help"}
             print(json.dumps({"error": error}, ensure_ascii=False))
         else:
-            misuse.show()
+            print(f"{told}\nSee: python -m engine --help", file=sys.stderr)
         return 2
-    except click.Abort:
+    except typer.Abort:
         return 2
 
 

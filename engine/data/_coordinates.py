@@ -201,8 +201,8 @@ def iso(time: object) -> str:
     return time.isoformat()[:16]  # type: ignore[attr-defined]
 
 
-def order_times(data: "xr.Dataset", what: str, changes: list[str]) -> "xr.Dataset":
-    """Time decoded, ascending, without doubles."""
+def order_times(data: "xr.Dataset", what: str, changes: list[str], *, numbered: bool = False) -> "xr.Dataset":
+    """Time decoded, ascending, without doubles. `numbered` also takes plain numbers, which can be matched but not dated."""
     if "time" not in data.dims:
         return data
     if "time" not in data.coords:
@@ -210,7 +210,10 @@ def order_times(data: "xr.Dataset", what: str, changes: list[str]) -> "xr.Datase
             what, found="a time dimension without values", expected="a time coordinate", remedy="Write the times into the file."
         )
     times = data["time"].values
-    if not (np.issubdtype(times.dtype, np.datetime64) or (times.dtype == object and len(times) and hasattr(times[0], "calendar"))):
+    plain = numbered and np.issubdtype(times.dtype, np.number) and len(times) > 0
+    if plain:
+        changes.append("times are plain numbers without units: they are matched by value, and have no dates")
+    elif not (np.issubdtype(times.dtype, np.datetime64) or (times.dtype == object and len(times) and hasattr(times[0], "calendar"))):
         raise DatasetError(
             what,
             found=f"times of type {times.dtype} ({', '.join(map(str, times[:3]))})",
@@ -226,14 +229,14 @@ def order_times(data: "xr.Dataset", what: str, changes: list[str]) -> "xr.Datase
             expected="a time for each field",
             remedy="Repair the coordinate in the file.",
         )
-    seconds = seconds_of(times)
+    seconds = times if plain else seconds_of(times)
     if (np.diff(seconds) <= 0).any():
         order = np.argsort(seconds, kind="stable")
         double = np.flatnonzero(np.diff(seconds[order]) == 0)
         if len(double):
             raise DatasetError(
                 what,
-                found=f"{len(double)} times twice, the first {iso(times[order[double[0]]])}",
+                found=f"{len(double)} times twice, the first {times[order[double[0]]] if plain else iso(times[order[double[0]]])}",
                 expected="each time once",
                 remedy="Remove the double times: which of two fields is right cannot be told from here.",
             )

@@ -27,12 +27,17 @@ _CHUNK = 2**20
 
 
 def conform(
-    data: "xr.Dataset", what: str = "dataset", *, rename: Mapping[str, str] | None = None, variables: Sequence[str] | None = None
+    data: "xr.Dataset",
+    what: str = "dataset",
+    *,
+    rename: Mapping[str, str] | None = None,
+    variables: Sequence[str] | None = None,
+    numbered_times: bool = False,
 ) -> "tuple[xr.Dataset, tuple[str, ...]]":
     """The dataset in canonical form, and in plain words what was changed.
 
-    `rename` maps the file's names to canonical ones where the lexicon cannot know; `variables` keeps only these. Raises
-    DatasetError for grids, times or units that cannot be settled.
+    `rename` maps the file's names to canonical ones where the lexicon cannot know; `variables` keeps only these;
+    `numbered_times` accepts times that are plain numbers. Raises DatasetError for grids, times or units that cannot be settled.
     """
     changes: list[str] = list(data.attrs.get("reader_notes", ()))
     if rename:
@@ -48,7 +53,7 @@ def conform(
         changes += [f"{old} renamed to {new}, as asked" for old, new in rename.items()]
     data = rename_axes(data, what, changes)
     data = orient(data, what, changes)
-    data = order_times(data, what, changes)
+    data = order_times(data, what, changes, numbered=numbered_times)
     fields = _named(data, what, changes)
     if variables is not None:
         fields = _chosen(fields, variables, what)

@@ -21,7 +21,7 @@ def origin(verification: Any, title: str) -> dict[str, str]:
 
 def _picture(page: Any, fmt: str, metadata: dict[str, Any]) -> bytes:
     sink = io.BytesIO()
-    page.savefig(sink, format=fmt, dpi=DPI, metadata=metadata, facecolor=page.get_facecolor())
+    page.savefig(sink, format=fmt, dpi=DPI, metadata=metadata, facecolor=page.get_facecolor(), bbox_inches="tight", pad_inches=0.15)
     return sink.getvalue()
 
 
@@ -38,19 +38,24 @@ def to_svg(page: Any, source: Mapping[str, str]) -> bytes:
 
 def to_csv(data: Any) -> bytes:
     """CSV of a table or field; text that a spreadsheet would run as a formula is prefixed with an apostrophe, numbers are not."""
-    table: Table = data.to_dataframe().reset_index() if hasattr(data, "to_dataframe") else data.copy()
+    import xarray as xr
+
+    data = data.to_dataset(name=str(data.name or "value")) if isinstance(data, xr.DataArray) else data
+    table: Table = data.to_dataframe().reset_index() if isinstance(data, xr.Dataset) else data.copy()
     for name in table.columns:
         if table[name].dtype.kind not in "biufcmM":
             table[name] = [f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell for cell in table[name]]
     return table.to_csv(index=False).encode()
 
 
-def to_netcdf(data: Any, source: Mapping[str, str]) -> bytes:
+def to_netcdf(data: Any, source: Mapping[str, Any]) -> bytes:
     """NetCDF of a table or field, its origin in the attributes."""
     import xarray as xr
 
+    if isinstance(data, xr.DataArray):
+        data = data.to_dataset(name=str(data.name or "value"))
     if not isinstance(data, xr.Dataset):
-        rows = data.reset_index(drop=True).rename_axis("row")
+        rows = data.reset_index(drop=True).rename_axis("row").rename(columns={"row": "row_"})  # a column may have the index's name
         data = rows.astype({c: str for c in rows.columns if rows[c].dtype.kind not in "biuf"}).to_xarray()
     data = data.assign_attrs({k: v for k, v in data.attrs.items() if isinstance(v, str | int | float)} | dict(source))
     with tempfile.TemporaryDirectory() as folder:

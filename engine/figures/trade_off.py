@@ -55,7 +55,8 @@ class TradeOff(Charted):
         best, sharp = table.loc[table[y].abs().idxmin()], table.loc[table["crps_fair"].idxmin()]
         # the title speaks of the points that are marked: those that the run chose, on other data than what is drawn here
         chosen = operating_points(s.verification)
-        honest, accurate = (int(chosen.get(k, row["nu"])) for k, row in (("calibration_first", best), ("score_oriented", sharp)))
+        honest = chosen.get("calibration_first", int(best["nu"]))
+        accurate = chosen.get("score_oriented", int(sharp["nu"]))
         title = self._message(s, honest, accurate, table)
         names = [f"{s.label(n)}" + (f" · {p}" if p else "") for n, p in zip(table["nu"], table["operating_point"], strict=True)]
         hover = [

@@ -5,12 +5,9 @@ when asked for, so that a page never handles a large file.
 """
 
 import html
-import io
 import re
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import ExportError, RunError
@@ -18,12 +15,9 @@ from engine.registry import get
 from engine.runs.store import folder
 
 if TYPE_CHECKING:
-    import pandas as pd
     import xarray as xr
 
 MIME = {"png": "image/png", "svg": "image/svg+xml", "csv": "text/csv; charset=utf-8", "nc": "application/x-netcdf"}
-DPI = 200
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 @contextmanager
@@ -93,14 +87,20 @@ def export(figure: str, verification: "xr.Dataset", fmt: str, *, dark: bool = Fa
         raise ExportError(
             f"export of {figure}", found=f"format {fmt!r}", expected=f"one of {', '.join(MIME)}", remedy="Choose one of these formats."
         )
+    from engine.figures._export import origin, to_csv, to_netcdf, to_png, to_svg
+
     entry = get("figures", figure)
     with _with_fields(entry, verification, select) as chosen:
+        source = origin(verification, entry.title)
         if fmt in ("png", "svg"):
-            content = _picture(entry.page(verification, dark=dark, **chosen), fmt, verification)
+            write = to_png if fmt == "png" else to_svg
+            content = write(entry.page(verification, dark=dark, **chosen), source)
         elif fmt == "csv":
-            content = _csv(_table(entry.data(verification, **chosen)))
+            content = to_csv(entry.data(verification, **chosen))
         else:
-            content = _netcdf(entry.data(verification, **chosen), verification, figure, select)
+            kept = {k: v for k, v in verification.attrs.items() if isinstance(v, str | int | float)}
+            selected = {f"selected_{k}": str(v) for k, v in select.items() if v is not None and k != "fields"}
+            content = to_netcdf(entry.data(verification, **chosen), kept | selected | source | {"figure": figure})
     return content, file_name(figure, verification, fmt, select), MIME[fmt]
 
 
@@ -110,53 +110,3 @@ def file_name(figure: str, verification: "xr.Dataset", fmt: str, select: dict[st
     nu = "" if chosen is None else "_nu" + ("-".join(map(str, chosen)) if isinstance(chosen, list | tuple) else str(chosen))
     which = f"_{select['which']}" if select.get("which") else ""
     return f"nuscope_{verification.attrs.get('key', 'run')}_{figure}{which}{nu}.{fmt}"
-
-
-def _picture(page: Any, fmt: str, verification: "xr.Dataset") -> bytes:
-    """PNG or SVG of a `matplotlib.figure.Figure`, its source in the metadata."""
-    source = f"Nuscope {verification.attrs.get('version', '')}, run {verification.attrs.get('key', '')}"
-    metadata = (
-        {"Software": source, "Description": str(verification.attrs.get("command", ""))}
-        if fmt == "png"
-        else {"Creator": source, "Date": None}
-    )
-    sink = io.BytesIO()
-    page.savefig(sink, format=fmt, dpi=DPI, metadata=metadata, facecolor=page.get_facecolor(), bbox_inches="tight", pad_inches=0.15)
-    return sink.getvalue()
-
-
-def _table(data: Any) -> "pd.DataFrame":
-    """Tidy rows of a figure's data, whether it is a table or a field."""
-    import xarray as xr
-
-    if isinstance(data, xr.DataArray):
-        data = data.to_dataset(name=str(data.name or "value"))
-    return data.to_dataframe().reset_index() if isinstance(data, xr.Dataset) else data
-
-
-def _csv(table: "pd.DataFrame") -> bytes:
-    """CSV text; a cell that a spreadsheet would run as a formula is prefixed."""
-    safe = table.copy()
-    for name in safe.columns[[kind.kind not in "biufcmM" for kind in safe.dtypes]]:
-        safe[name] = [f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell for cell in safe[name]]
-    return safe.to_csv(index=False).encode()
-
-
-def _netcdf(data: Any, verification: "xr.Dataset", figure: str, select: dict[str, Any]) -> bytes:
-    """NetCDF of a figure's data with the run's provenance."""
-    import xarray as xr
-
-    if isinstance(data, xr.DataArray):
-        data = data.to_dataset(name=str(data.name or "value"))
-    if not isinstance(data, xr.Dataset):
-        rows = data.reset_index(drop=True).rename_axis("row").rename(columns={"row": "row_"})
-        units = {str(k): str(v) for k, v in data.attrs.items() if isinstance(v, str | int | float)}
-        data = rows.astype({c: str for c in rows.columns if rows[c].dtype.kind not in "biuf"}).to_xarray().assign_attrs(units)
-    kept = {k: v for k, v in verification.attrs.items() if isinstance(v, str | int | float)}
-    chosen = {f"selected_{k}": str(v) for k, v in select.items() if v is not None and k != "fields"}
-    data = data.assign_attrs(data.attrs | kept | chosen | {"figure": figure})
-    data.attrs = {k: v for k, v in data.attrs.items() if isinstance(v, str | int | float)}
-    with tempfile.TemporaryDirectory() as place:
-        path = Path(place) / "figure.nc"
-        data.to_netcdf(path, engine="h5netcdf")
-        return path.read_bytes()

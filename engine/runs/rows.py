@@ -10,9 +10,10 @@ COLUMNS = ("w1_pit", "coverage_95", "width_95", "crps_fair", "rmse", "acc", "spr
 
 
 def rows(
-    verification: "xr.Dataset", *, region: str = "globe", lead_time: float | None = None, variable: str | None = None
+    verification: "xr.Dataset", *, region: str | None = None, lead_time: float | None = None, variable: str | None = None
 ) -> list[dict[str, Any]]:
     """One row a ν with value, low and high of each headline score, for one region, lead time and variable (default: the first)."""
+    region = str(verification.region.values[0]) if region is None else region
     lead_time = float(verification.lead_time[0]) if lead_time is None else lead_time
     variable = str(verification.variable.values[0]) if variable is None else variable
     one = verification.sel(region=region, lead_time=lead_time, variable=variable)
@@ -27,13 +28,13 @@ def rows(
 def document(verification: "xr.Dataset") -> dict[str, Any]:
     """The JSON answer of `demo` and `sweep`."""
     first = verification.isel(lead_time=0, variable=0)
-    reference = {n: float(first.sel(region="globe")[n]) for n in ("rmse_deterministic", "acc_deterministic") if n in first}
+    reference = {n: float(first.isel(region=0)[n]) for n in ("rmse_deterministic", "acc_deterministic") if n in first}
     return {
         "key": verification.attrs["key"],
         "variable": str(first.variable.values),
         "unit": str(first.unit.values),
         "lead_hours": float(first.lead_time),
-        "region": "globe",
+        "region": str(first.region.values[0]),
         "cases": int(verification.attrs["cases"]),
         "nominal_95": float(verification.attrs["nominal_95"]),
         "deterministic": reference,

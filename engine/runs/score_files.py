@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from engine import lexicon
-from engine.errors import ScoreError
+from engine.errors import DatasetError, ScoreError
 from engine.kernels.area import region_weights
 from engine.runs.accumulate import Accumulator, chosen, finalise, require
 from engine.runs.align import Say, meet, member_dimension, same_units
@@ -131,12 +131,26 @@ def _open(paths: Paths, member_dim: str | None, opener: "Opener | None", side: s
     return parts[0] if len(parts) == 1 else cast("xr.Dataset", xr.concat(parts, dim="time", join="exact", combine_attrs="override"))
 
 
+def _open_fields(path: str | Path) -> "tuple[xr.Dataset, tuple[str, ...]]":
+    """The engine's reader. Where it finds no field, a dimension that nobody knows is the likely reason, and may be the members'."""
+    from engine.data import open_fields
+    from engine.data._join import open_path
+
+    try:
+        return open_fields(path)
+    except DatasetError as refusal:
+        if "at least one field" not in refusal.expected:
+            raise
+        raw, _ = open_path(path)
+        listed = ", ".join(map(str, raw.dims))
+        remedy = "Name the dimension of the members (--member-dim on the command line), or choose a file with gridded fields."
+        raise DatasetError(refusal.what, found=f"{refusal.found} on {listed}", expected=refusal.expected, remedy=remedy) from refusal
+
+
 def _reader(member_dim: str | None) -> "Opener":
     """The engine's reader; a member dimension of an unknown name is renamed before the canonical form is made."""
-    from engine.data import open_fields
-
     if member_dim is None:
-        return open_fields
+        return _open_fields
 
     def renamed(path: str | Path) -> "tuple[xr.Dataset, tuple[str, ...]]":
         from engine.data._join import open_path

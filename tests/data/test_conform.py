@@ -200,3 +200,25 @@ def test_result_is_lazy(fields, written):
     with xr.open_dataset(path, engine="h5netcdf") as data:
         out, _ = conform(data)
         assert all(hasattr(v.data, "dask") for v in out.data_vars.values())
+
+
+def test_plain_numbers_are_times_for_scoring_only(tmp_path):
+    import numpy as np
+    import xarray as xr
+
+    from engine.data import open_dataset, open_fields
+    from engine.errors import DatasetError
+
+    coords = {"time": np.arange(5), "latitude": np.linspace(-70, 70, 8), "longitude": np.arange(16) * 22.5}
+    values = np.full((5, 8, 16), 5500.0)
+    path = tmp_path / "o.nc"
+    xr.DataArray(values, coords=coords, name="z500", attrs={"units": "m"}).to_netcdf(path)
+    fields, changes = open_fields(path)
+    assert fields["time"].values.tolist() == [0, 1, 2, 3, 4]
+    assert any("plain numbers" in line for line in changes)
+    try:
+        open_dataset(path)
+    except DatasetError as refusal:
+        assert "int64" in refusal.found
+    else:
+        raise AssertionError("a model's data without dates was accepted")

@@ -12,7 +12,7 @@ from starlette.middleware import Middleware
 from starlette.testclient import TestClient
 
 import engine
-from engine.runs.picture import _csv
+from engine.figures._export import to_csv
 from engine.settings import settings
 from pages._web.guard import POLICY, Guard
 
@@ -87,7 +87,7 @@ def test_a_wrong_request_is_refused_in_words(client: TestClient, finished_run: s
 
 
 def test_cells_that_a_spreadsheet_would_run_are_prefixed() -> None:
-    text = _csv(pd.DataFrame({"name": ["=1+1", "@x", "-2", "plain"], "value": [-1.5, 2, 3, 4]})).decode()
+    text = to_csv(pd.DataFrame({"name": ["=1+1", "@x", "-2", "plain"], "value": [-1.5, 2, 3, 4]})).decode()
     assert text.splitlines()[1:] == ["'=1+1,-1.5", "'@x,2.0", "'-2,3.0", "plain,4.0"]
 
 
