@@ -22,8 +22,8 @@ SHOWN = {
     "spread_skill_ratio": "spread/error",
 }
 MEANING = {
-    "calibration_first": "Its ranges are the most honest: observations fall into them as often as they should.",
-    "score_oriented": "Its forecasts are closest to what happened, on average, as the CRPS counts.",
+    "calibration_first": "The spread of its members matches the frozen model's own error.",
+    "score_oriented": "Its forecasts are closest to what happened, as the CRPS counts.",
 }
 
 
@@ -35,7 +35,13 @@ def choose(points: list[dict[str, Any]]) -> None:
         choice.put(nu=int(value))
 
 
-def point(looked: Looked, name: str, nu: int) -> None:
+CHOSEN_ON = {
+    "calibrate": "Chosen on the calibration data, which nothing here is verified on.",
+    "verify": "No calibration data were given: it is the lowest point of the curve above, and flatters itself.",
+}
+
+
+def point(looked: Looked, name: str, nu: int, chosen_on: str) -> None:
     """One operating point: what it is for, and its numbers."""
     at = looked.verification.sel(nu=nu, **looked.where)
     unit = str(at["unit"].item())
@@ -43,7 +49,7 @@ def point(looked: Looked, name: str, nu: int) -> None:
         left, right = st.columns([5, 2], vertical_alignment="center")
         with left:
             st.html(f"<p class='nu-lead'><b>{POINTS[name]}: ν = {nu}</b></p>")
-            plain(MEANING[name])
+            plain(f"{MEANING[name]} {CHOSEN_ON.get(chosen_on, '')}")
             crps, width, held = (float(at[score]) for score in ("crps_fair", "width_95", "coverage_95"))
             plain(f"CRPS {number(crps)} {unit} · 95% range {number(width)} {unit} wide, held {percent(held)}")
         right.button(
@@ -68,7 +74,7 @@ chart("trade_off", looked, on_point=choose)
 points = operating_points(looked.verification)
 for column, (name, chosen) in zip(st.columns(2), points.items(), strict=False):
     with column:
-        point(looked, name, int(chosen["nu"]))
+        point(looked, name, int(chosen["nu"]), str(chosen.get("chosen_on", "")))
 
 st.html("<h2 class='nu-section'>What changes with ν</h2>")
 for pair in (("width_over_nu", "coverage_over_nu"), ("spread_skill_over_nu", "rmse_over_nu")):

@@ -30,8 +30,13 @@ def _finite(values: np.ndarray) -> np.ndarray:
     return values[np.isfinite(values)]
 
 
-def settle_units(name: str, attrs: dict, samples: list[tuple[str, np.ndarray]], what: str) -> tuple[str, str, str | None]:
+def settle_units(
+    name: str, attrs: dict, samples: list[tuple[str, np.ndarray]], what: str, *, strict: bool = True
+) -> tuple[str, str, str | None]:
     """Canonical name, the units that the numbers are in, and what to say about it (None: as labelled).
+
+    `strict` False keeps labelled units of implausible values and says so: anomalies and normalised fields can be scored, but
+    no model may take them for the real thing.
 
     Raises DatasetError, with numbers, where no unit makes the values plausible, where times are in different units, or
     where several units would and none is labelled.
@@ -68,6 +73,9 @@ def settle_units(name: str, attrs: dict, samples: list[tuple[str, np.ndarray]], 
                 remedy="Convert the file to one unit; parts are not guessed.",
             )
         worst = next(i for i, options in enumerate(each) if not options)
+        if not strict and stated is not None:
+            odd = f"{name}: values near {numbers[worst]:.6g} {stated} are outside what is usual for {quantity.title}; kept as labelled"
+            return lexicon.named_for(name, stated), stated, odd
         raise DatasetError(
             f"{what}: {name}",
             found=f"{numbers[worst]:.6g} (labelled {label!r}) at {samples[worst][0]}",

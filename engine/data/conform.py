@@ -32,12 +32,13 @@ def conform(
     *,
     rename: Mapping[str, str] | None = None,
     variables: Sequence[str] | None = None,
-    numbered_times: bool = False,
+    strict: bool = True,
 ) -> "tuple[xr.Dataset, tuple[str, ...]]":
     """The dataset in canonical form, and in plain words what was changed.
 
     `rename` maps the file's names to canonical ones where the lexicon cannot know; `variables` keeps only these;
-    `numbered_times` accepts times that are plain numbers. Raises DatasetError for grids, times or units that cannot be settled.
+    `strict` False is for scoring: times may be plain numbers and values outside what is usual are kept as labelled. Raises
+    DatasetError for grids, times or units that cannot be settled.
     """
     changes: list[str] = list(data.attrs.get("reader_notes", ()))
     if rename:
@@ -53,13 +54,13 @@ def conform(
         changes += [f"{old} renamed to {new}, as asked" for old, new in rename.items()]
     data = rename_axes(data, what, changes)
     data = orient(data, what, changes)
-    data = order_times(data, what, changes, numbered=numbered_times)
+    data = order_times(data, what, changes, numbered=not strict)
     fields = _named(data, what, changes)
     if variables is not None:
         fields = _chosen(fields, variables, what)
     result = {}
     for name, field in fields.items():
-        final, units, said = settle_units(name, field.attrs, sample(field), what)
+        final, units, said = settle_units(name, field.attrs, sample(field), what, strict=strict)
         if said:
             changes.append(said)
         if final in result:

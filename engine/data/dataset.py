@@ -229,4 +229,4 @@ def open_fields(
 ) -> "tuple[xr.Dataset, tuple[str, ...]]":
     """A file of forecasts or observations in canonical form, members and lead times kept, and what was changed; lazy."""
     raw, _ = open_path(path)
-    return conform(raw, f"dataset {Path(path).name}", rename=rename, variables=variables, numbered_times=True)
+    return conform(raw, f"dataset {Path(path).name}", rename=rename, variables=variables, strict=False)

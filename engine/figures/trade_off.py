@@ -11,7 +11,7 @@ from engine.figures._charted import Charted, Table
 from engine.figures._select import Selection, between, operating_points
 from engine.figures._style import in_units, number, percent, pretty_units
 
-_NAMES = {"calibration_first": "best calibrated", "score_oriented": "best score"}
+_NAMES = {"calibration_first": "calibration first", "score_oriented": "score oriented"}
 _PLACES = (
     ("top right", 1, 1),
     ("bottom right", 1, -1),
@@ -81,7 +81,7 @@ class TradeOff(Charted):
             Points(xs, ys, colour="accent", size=9, hover=hover, values=table["nu"].tolist(), **error),
         ]
         marked = [(p, x, v) for p, x, v in zip(table["operating_point"], xs, ys, strict=True) if p]
-        layers += [Points([x], [v], colour="good", symbol="star" if "calibrated" in p else "diamond", size=14) for p, x, v in marked]
+        layers += [Points([x], [v], colour="good", symbol="star" if "calibration" in p else "diamond", size=14) for p, x, v in marked]
         now = table[table["chosen"]]
         layers.append(Points(now["crps_fair"].tolist(), now[y].tolist(), colour="second", symbol="ring", size=20))
         bold = [f"<b>{n}</b>" if p or c else n for n, p, c in zip(names, table["operating_point"], table["chosen"], strict=True)]

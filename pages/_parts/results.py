@@ -41,6 +41,8 @@ def _cases(key: str, _stamp: int) -> tuple[tuple[str, str], ...]:
     except RunError:
         return ()
     with fields:
+        # all lead times start from the same cases; the valid time that is shown is the first lead time's
+        fields = fields.isel(lead_time=0, missing_dims="ignore")
         return tuple((str(a), str(b)) for a, b in zip(fields.init_time.values, fields.valid_time.values, strict=True))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import xarray as xr
 
-POINTS = {"calibration_first": "Best calibrated", "score_oriented": "Best score"}
+POINTS = {"calibration_first": "Calibration first", "score_oriented": "Score oriented"}
 STATUS = {"queued": "waiting", "running": "running", "done": "done", "failed": "failed", "cancelled": "cancelled"}
 MINUS = "\N{MINUS SIGN}"
 

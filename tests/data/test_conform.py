@@ -222,3 +222,23 @@ def test_plain_numbers_are_times_for_scoring_only(tmp_path):
         assert "int64" in refusal.found
     else:
         raise AssertionError("a model's data without dates was accepted")
+
+
+def test_anomalies_are_kept_as_labelled_for_scoring_only(tmp_path):
+    import numpy as np
+    import pytest
+    import xarray as xr
+
+    from engine.data import open_dataset, open_fields
+    from engine.errors import DatasetError
+
+    coords = {"time": np.arange("2001-01-01", "2001-01-06", dtype="datetime64[D]"), "latitude": np.linspace(-70, 70, 8)}
+    coords["longitude"] = np.arange(16) * 22.5
+    values = np.random.default_rng(0).normal(size=(5, 8, 16))
+    path = tmp_path / "anomalies.nc"
+    xr.DataArray(values, coords=coords, name="z500", attrs={"units": "m"}).to_netcdf(path)
+    fields, changes = open_fields(path)
+    assert np.allclose(np.sort(fields["geopotential_height_500"].values, None), np.sort(values, None), atol=1e-6)  # float32
+    assert any("kept as labelled" in line for line in changes)
+    with pytest.raises(DatasetError, match="Check units"):
+        open_dataset(path)

@@ -32,8 +32,8 @@ def test_trade_off_points_bars_and_clicks(verification):
     labels = next(t for t in figure.data if t.mode == "markers+text").text
     assert [re.sub(r"</?b>", "", t).split(" · ")[0] for t in labels] == [f"ν = {n}" for n in table["nu"]]
     chosen = operating_points(verification)
-    assert "best calibrated" in labels[table["nu"].tolist().index(chosen["calibration_first"])]
-    assert "best score" in labels[table["nu"].tolist().index(chosen["score_oriented"])]
+    assert "calibration first" in labels[table["nu"].tolist().index(chosen["calibration_first"])]
+    assert "score oriented" in labels[table["nu"].tolist().index(chosen["score_oriented"])]
     ring = next(t for t in figure.data if t.marker.symbol == "circle-open")
     assert list(ring.x) == table.loc[table["nu"] == 8, "crps_fair"].tolist()
     assert "(m)" in figure.layout.xaxis.title.text
