@@ -33,7 +33,7 @@ def demo(
     out: Out = None,
     nu: Annotated[str | None, typer.Option(help="other concentrations, like 1,2,4")] = None,
     members: Annotated[int, typer.Option(help="ensemble members")] = 20,
-    cases: Annotated[int, typer.Option(help="verification cases")] = 48,
+    cases: Annotated[int, typer.Option(help="verification cases")] = 42,
     seed: Annotated[int, typer.Option(help="seed of all noise")] = 0,
     as_json: Json = False,
 ) -> None:

@@ -180,7 +180,8 @@ def demo_spec(**changes: Any) -> RunSpec:
         "data": (DEMO / "verify.nc",),
         "calibrate": (DEMO / "calibrate.nc",),
         "variables": ("geopotential_height_500",),
-        "max_cases": 48,
+        "max_cases": 42,
+        "calibrate_cases": 18,
         "title": "Demo: PlaSim T21 climate-model data, Z500 at 72 h",
     }
     return parse_spec(fields | changes)
