@@ -69,15 +69,17 @@ def read_fields(dataset: Dataset, wanted: Mapping[str, str], positions: Sequence
             continue
         variable = part[source[0]].transpose("time", "latitude", "longitude")
         result[:, i] = source[1](variable.values.astype(np.float32))[back]
-    if complete and np.isnan(result).any():
-        case, i, row, column = (int(n) for n in np.argwhere(np.isnan(result))[0])
-        name, share = list(wanted)[i], float(np.isnan(result[:, i]).mean())
+    bad = ~np.isfinite(result) if complete else np.zeros(0, bool)
+    if bad.any():
+        case, i, row, column = (int(n) for n in np.argwhere(bad)[0])
+        name, share = list(wanted)[i], float(bad[:, i].mean())
+        kind = "infinite" if np.isinf(result[case, i, row, column]) else "missing"
         row_column = f"latitude {float(dataset.fields['latitude'][row]):.2f}, longitude {float(dataset.fields['longitude'][column]):.2f}"
         where = f"{dataset.fields['time'].values[positions[case]]!s:.16}, {row_column}"
         raise DatasetError(
             f"input {name}",
-            found=f"{share:.2%} of its values missing, the first at {where}",
-            expected="no missing values in a model's input",
+            found=f"{share:.2%} of its values missing or infinite, the first ({kind}) at {where}",
+            expected="finite values everywhere in a model's input",
             remedy="Fill or leave out these times; they are not replaced silently.",
         )
     return result

@@ -148,6 +148,7 @@ def _verify(plan: Plan, shard: Shard, tick: Callable[[int, str], None]) -> dict[
                 plan.backbone, batch, state=None, params=plan.params, nu=nu, members=spec.members, seed=spec.seed, shared=shared
             )
             seconds[k] += time.perf_counter() - began
+            _refuse_not_finite(ensemble.members, f"model output, case {case.init_time}, ν = {nu}")
             for v, o in zip(plan.variables, plan.outputs, strict=True):
                 view = EnsembleView(
                     ensemble.members[:, :, o], batch.observed[:, o], None if climatology is None else climatology[:, o], single[:, o],
@@ -172,9 +173,22 @@ def _verify(plan: Plan, shard: Shard, tick: Callable[[int, str], None]) -> dict[
     return arrays
 
 
+def _refuse_not_finite(output: Array, what: str) -> None:
+    """A model's NaN must not pass for a missing member, which scores leave out."""
+    if not np.isfinite(output).all():
+        raise RunError(
+            what,
+            found=f"{1 - np.isfinite(output).mean():.2%} of the values not finite",
+            expected="finite values",
+            remedy="Check the weights, the normalisation and the inputs of this case.",
+        )
+
+
 def _deterministic(plan: Plan, batch: Batch) -> Array:
     method = get("methods", "deterministic")
-    return method.predict(plan.backbone, batch, state=None, params=None, nu=0, members=1, seed=0, shared={}).members[0]
+    output = method.predict(plan.backbone, batch, state=None, params=None, nu=0, members=1, seed=0, shared={}).members[0]
+    _refuse_not_finite(output, f"deterministic forecast of {batch.cases[0].init_time}")
+    return output
 
 
 def _keep_maps(

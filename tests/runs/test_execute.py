@@ -156,3 +156,18 @@ def test_memory_does_not_grow_with_cases(home, working, tmp_path) -> None:
         done = subprocess.run([sys.executable, "-c", PEAK, text], capture_output=True, text=True, timeout=500, check=True)
         peaks.append(int(done.stdout.split()[-1]))
     assert peaks[1] <= 1.05 * peaks[0], peaks
+
+
+def test_a_model_that_gives_nan_is_refused_not_taken_for_missing_members(home, spec, monkeypatch) -> None:
+    from engine.backbones.climax import ClimaX
+
+    real = ClimaX.physical
+
+    def broken(self, output, batch):
+        values = real(self, output, batch)
+        values[-1, 0, 0, 0] = np.nan
+        return values
+
+    monkeypatch.setattr(ClimaX, "physical", broken)
+    with pytest.raises(EngineError, match="not finite"):
+        jobs.run(spec(seed=77))
