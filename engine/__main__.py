@@ -139,14 +139,14 @@ def inspect(
     climatology: Annotated[Path | None, typer.Option(help="climatology")] = None,
     architecture: Annotated[str | None, typer.Option(help='what the checkpoint does not record, as JSON: {"num_heads": 16, …}')] = None,
     num_heads: Annotated[int | None, typer.Option(help="attention heads (no checkpoint of ClimaX records them)")] = None,
-    members: Annotated[int, typer.Option(help="members to plan for")] = 20,
+    members: Annotated[int, typer.Option(help="members to plan for", min=2)] = 20,
     as_json: Json = False,
 ) -> None:
     """Preflight: format, backbone, keys, sites, replay error, units, grid, calendar, missing values, memory."""
     from engine.runs.inspect import inspect_files, inspection_text
 
     with answering(as_json):
-        facts = mapping(architecture, "architecture") | ({"num_heads": num_heads} if num_heads else {})
+        facts = mapping(architecture, "architecture") | ({"num_heads": num_heads} if num_heads is not None else {})
         found = inspect_files(
             checkpoint,
             tuple(data or ()),

@@ -271,3 +271,21 @@ def test_score_with_climatology_lead_time_and_region(answer, tmp_path) -> None:
     words = written(other, leads, valid)
     assert "2 lead times" in json.dumps(answer(*words, "--scores", "rmse", code=2)["error"])
     assert answer(*words, "--scores", "rmse", "--lead-time", "24")["rmse"]["cases"] == 8
+
+
+def test_facts_of_the_wrong_kind_are_the_users_to_mend(answer, world) -> None:
+    found = answer("inspect", str(world.checkpoint), "--architecture", '{"grid": "x"}', code=2)
+    assert "grid" in json.dumps(found) and "fault inside" not in json.dumps(found)
+
+
+def test_a_lead_time_that_the_checkpoint_does_not_name_is_noted_and_regions_are_answered(answer, world) -> None:
+    found = answer(*sweep(world, "--lead-hours", "48", "--regions", '{"pacific": [-60, 60, 170, -170]}'))
+    assert "48 h" in found["notes"][0]
+    assert [r["nu"] for r in found["regions"]["pacific"]] == [r["nu"] for r in found["rows"]]
+
+
+def test_every_score_that_was_asked_for_is_answered(answer, world) -> None:
+    words = sweep(world)
+    words = words[: words.index("--scores")] if "--scores" in words else words
+    found = answer(*words, "--scores", "crps_fair,bias", "--seed", "5")
+    assert {"value", "low", "high"} <= set(found["rows"][0]["bias"])

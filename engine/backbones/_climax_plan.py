@@ -23,10 +23,18 @@ def plan(shapes: Shapes, facts: Facts, what: str, named: Mapping[str, Any]) -> d
     assumed: list[str] = []
 
     def pick(name: str, convert: Any) -> Any:
-        given, recorded = named.get(name), known.get(name)
-        value, sources[name] = settle(
-            name, None if given is None else convert(given), None if recorded is None else convert(recorded), what
-        )
+        def read(value: Any, origin: str) -> Any:
+            try:
+                return None if value is None else convert(value)
+            except (TypeError, ValueError) as fault:
+                raise CheckpointError(
+                    what,
+                    found=f"{name} = {value!r:.80} ({origin})",
+                    expected={"grid": "two whole numbers, rows and columns", "num_heads": "a whole number"}.get(name, "a list of names"),
+                    remedy=f"Name {name} as the model was trained with; a record in the file that is wrong has to be written anew.",
+                ) from fault
+
+        value, sources[name] = settle(name, read(named.get(name), "as named"), read(known.get(name), "as recorded in the file"), what)
         return value
 
     names = lambda v: tuple(str(n) for n in ([v] if isinstance(v, str) else v))  # noqa: E731 -- one conversion, used thrice

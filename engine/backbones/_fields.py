@@ -69,13 +69,14 @@ def read_fields(dataset: Dataset, wanted: Mapping[str, str], positions: Sequence
             continue
         variable = part[source[0]].transpose("time", "latitude", "longitude")
         result[:, i] = source[1](variable.values.astype(np.float32))[back]
+    for i, (name, units) in enumerate(wanted.items()):
+        _refuse_implausible(dataset, name, units, result[:, i], positions)
     bad = ~np.isfinite(result) if complete else np.zeros(0, bool)
     if bad.any():
         case, i, row, column = (int(n) for n in np.argwhere(bad)[0])
         name, share = list(wanted)[i], float(bad[:, i].mean())
         kind = "infinite" if np.isinf(result[case, i, row, column]) else "missing"
-        row_column = f"latitude {float(dataset.fields['latitude'][row]):.2f}, longitude {float(dataset.fields['longitude'][column]):.2f}"
-        where = f"{dataset.fields['time'].values[positions[case]]!s:.16}, {row_column}"
+        where = _place(dataset, positions[case], row, column)
         raise DatasetError(
             f"input {name}",
             found=f"{share:.2%} of its values missing or infinite, the first ({kind}) at {where}",
@@ -83,6 +84,34 @@ def read_fields(dataset: Dataset, wanted: Mapping[str, str], positions: Sequence
             remedy="Fill or leave out these times; they are not replaced silently.",
         )
     return result
+
+
+def _place(dataset: Dataset, time: int, row: int, column: int) -> str:
+    row_column = f"latitude {float(dataset.fields['latitude'][row]):.2f}, longitude {float(dataset.fields['longitude'][column]):.2f}"
+    return f"{dataset.fields['time'].values[time]!s:.16}, {row_column}"
+
+
+def _refuse_implausible(dataset: Dataset, name: str, units: str, values: NDArray[np.float32], positions: Sequence[int]) -> None:
+    """Refuse finite values outside the quantity's range, at every time that is used.
+
+    Opening a file looks at a few of its times only; a fill value or a stretch in other units between them would
+    otherwise go into the model, and come out as a number like any other.
+    """
+    known = lexicon.identify(name)
+    how = lexicon.conversion(units, known[0].units) if known else None
+    if known is None or how is None:
+        return
+    low, high = known[0].plausible
+    canonical = how[1](values)
+    odd = np.isfinite(canonical) & ((canonical < low) | (canonical > high))
+    if odd.any():
+        case, row, column = (int(n) for n in np.argwhere(odd)[0])
+        raise DatasetError(
+            f"variable {name}",
+            found=f"{float(values[case, row, column]):.6g} {units} at {_place(dataset, positions[case], row, column)}",
+            expected=f"{low:.6g} … {high:.6g} {known[0].units}",
+            remedy="Check fill values and units at that time; mark missing values as such (_FillValue).",
+        )
 
 
 def share_of_year(times: NDArray) -> NDArray[np.float64]:

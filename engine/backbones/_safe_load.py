@@ -181,7 +181,11 @@ def _guarded(file: Path, facts: Facts, weights: str | None, refusal: Exception) 
     facts.format = "PyTorch zip (tensors extracted by the guarded reader)"
     facts.notes.append(f"the file names objects that are not tensors and were not built: {', '.join(facts.blocked) or 'unknown'}")
     facts.notes.extend(skipped)
-    return choose(content, facts, weights, file.name), facts
+    try:
+        return choose(content, facts, weights, file.name), facts
+    except CheckpointError as fault:  # what was left out may be why nothing usable remains: it is named
+        found = f"{fault.found}; not built, because the file would have run it: {', '.join(facts.blocked) or 'unknown'}"
+        raise CheckpointError(fault.what, found=found, expected=fault.expected, remedy=fault.remedy) from fault
 
 
 def _torch_legacy(file: Path, weights: str | None) -> tuple[dict[str, "Tensor"], Facts]:
@@ -191,10 +195,9 @@ def _torch_legacy(file: Path, weights: str | None) -> tuple[dict[str, "Tensor"],
     try:
         content: Any = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # as above: every failure of this tier is a refusal
-        first = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise UnsafeFileError(
             f"checkpoint {file.name}",
-            found=f"an old pickle file that tensors alone do not explain ({first})",
+            found=f"an old pickle file that tensors alone do not explain ({type(error).__name__})",
             expected=_EXPECTED,
             remedy="Where you trust it: load it in its own project and save model.state_dict() again with torch.save or safetensors.",
         ) from error

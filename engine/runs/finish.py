@@ -181,6 +181,7 @@ def _described(plan: Plan, dataset: xr.Dataset, files: dict[str, Path], shards: 
         "version": engine.__version__,
         "checkpoint_revision": plan.backbone.revision,
         "dataset_fingerprint": plan.dataset.fingerprint,
+        "notes": json.dumps(list(plan.notes), ensure_ascii=False),
         "changes": json.dumps(list(plan.dataset.changes), ensure_ascii=False),
         "nominal_95": perfect_coverage(spec.members, 95),
         "operating_points": json.dumps(points, ensure_ascii=False),

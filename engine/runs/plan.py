@@ -61,6 +61,15 @@ class Plan:
         return [self.backbone.out_variables.index(v) for v in self.variables]
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the results must know about the request."""
+        named = ", ".join(f"{h:g}" for h in self.backbone.lead_hours)
+        strange = [h for h in self.lead_hours if h not in self.backbone.lead_hours]
+        return tuple(
+            f"lead time {h:g} h is not among those that the checkpoint names ({named} h): it may not be trained for it" for h in strange
+        )
+
+    @property
     def has_climatology(self) -> bool:
         """Anomaly scores can be computed."""
         return self.backbone.climatology(self.backbone.prepare(self.dataset, self.cases[0][:1])) is not None

@@ -12,15 +12,20 @@ COLUMNS = ("w1_pit", "coverage_95", "width_95", "crps_fair", "rmse", "acc", "spr
 def rows(
     verification: "xr.Dataset", *, region: str | None = None, lead_time: float | None = None, variable: str | None = None
 ) -> list[dict[str, Any]]:
-    """One row a ν with value, low and high of each headline score, for one region, lead time and variable (default: the first)."""
+    """One row a ν with value, low and high of each score, for one region, lead time and variable (default: the first).
+
+    The headline scores stand first, then whatever else the run computed that is one number.
+    """
     region = str(verification.region.values[0]) if region is None else region
     lead_time = float(verification.lead_time[0]) if lead_time is None else lead_time
     variable = str(verification.variable.values[0]) if variable is None else variable
     one = verification.sel(region=region, lead_time=lead_time, variable=variable)
+    others = (str(n) for n, v in one.data_vars.items() if v.dims == ("nu",) and f"{n}_low" in one and n not in COLUMNS)
+    names = [n for n in (*COLUMNS, *others) if n in one]
     listing = []
     for nu in one.nu.values:
         at = one.sel(nu=nu)
-        scores = {n: {"value": float(at[n]), "low": float(at[f"{n}_low"]), "high": float(at[f"{n}_high"])} for n in COLUMNS if n in at}
+        scores = {n: {"value": float(at[n]), "low": float(at[f"{n}_low"]), "high": float(at[f"{n}_high"])} for n in names}
         listing.append({"nu": int(nu), "members": int(one.attrs["members"]), **scores, "seconds": float(at.seconds)})
     return listing
 
@@ -40,7 +45,9 @@ def document(verification: "xr.Dataset") -> dict[str, Any]:
         "deterministic": reference,
         "operating_points": json.loads(verification.attrs["operating_points"]),
         "command": verification.attrs["command"],
+        "notes": json.loads(verification.attrs.get("notes", "[]")),
         "rows": rows(verification),
+        "regions": {str(region): rows(verification, region=str(region)) for region in verification.region.values[1:]},
     }
 
 
@@ -52,6 +59,7 @@ def table(document: dict[str, Any]) -> str:
     about, members = f"{document['variable']} ({document['unit']}), {document['lead_hours']:g} h", document["rows"][0]["members"]
     text = [f"{about}, {document['region']}, {document['cases']} cases, M = {members}"]
     text += ["  ".join(cell.rjust(w) for cell, w in zip(line, widths, strict=True)) for line in [head, *lines]]
+    text += [f"note: {line}" for line in document["notes"]]
     points = document["operating_points"]
     text += [f"{name.replace('_', '-')}: ν = {p['nu']} ({p['rule']}; chosen on the {p['chosen_on']} split)" for name, p in points.items()]
     text += [f"a perfect ensemble of this M covers {document['nominal_95']:.1%} with its central 95 % interval", f"run {document['key']}"]

@@ -212,6 +212,13 @@ def _variables(ours: "xr.Dataset", theirs: "xr.Dataset", variable: str | None, s
 def _valid_times(forecast: "xr.DataArray", lead_time: float | None) -> "xr.DataArray":
     """The forecast on valid times, at one lead time."""
     if "lead_time" not in forecast.dims:
+        if lead_time is not None:
+            raise ScoreError(
+                "lead_time",
+                found=f"a forecast without a lead_time dimension ({', '.join(map(str, forecast.dims))})",
+                expected=f"one that holds {lead_time:g} h",
+                remedy="Leave the lead time out: this file holds one forecast for each valid time.",
+            )
         return forecast
     leads = forecast["lead_time"].values if "lead_time" in forecast.coords else np.zeros(0)
     if leads.size == 0:
