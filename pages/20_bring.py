@@ -85,13 +85,13 @@ st.html(
 with st.container(border=True, key="step_model"):
     st.html("<h2 class='nu-section nu-first'>1 · The model</h2>")
     checkpoint = bring("checkpoint", "Checkpoint", endings=WEIGHTS)
+    normalisation = bring(
+        "normalisation",
+        "Normalisation",
+        endings=STATISTICS,
+        hint="Mean and standard deviation of each variable, as the model was trained with. A run needs it.",
+    )
     with st.expander("What the file may not say"):
-        normalisation = bring(
-            "normalisation",
-            "Normalisation",
-            endings=STATISTICS,
-            hint="Mean and standard deviation of each variable, where it does not lie beside the checkpoint.",
-        )
         facts = architecture()
 
 with st.container(border=True, key="step_data"):
@@ -115,11 +115,12 @@ with st.container(border=True, key="step_run"):
     asked = {
         "checkpoint": checkpoint[0],
         "data": data,
+        "calibrate": calibrate,
         "architecture": facts,
         "normalisation": next(iter(normalisation), None),
         "climatology": next(iter(climatology), None),
     }
-    if st.button("Check the files", key="check", type="secondary"):
+    if st.button("Check the files", key="check", type="primary" if "_preflight" not in st.session_state else "secondary"):
         look(asked)
     known, document, refused = st.session_state.get("_preflight", (None, None, None))
     if known is None:
@@ -139,4 +140,4 @@ with st.container(border=True, key="step_run"):
     with st.expander("More settings"):
         settings |= form(engine.RunSpec, [n for n in LABELS if n not in ("members", "max_cases")] + ["seed"], labels=LABELS)
     if st.button("Run", key="run", type="primary"):
-        run(asked | settings | {"calibrate": calibrate})
+        run(asked | settings)

@@ -49,7 +49,9 @@ def card(run: Any) -> None:
             if run.status == "done" and st.button("Open", key=f"open_{run.key}", type="primary"):
                 choice.put(run=run.key)
                 st.switch_page("30_sweep.py", query_params={"run": run.key})
-            if run.status in ("failed", "cancelled") and st.button("Resume", key=f"resume_{run.key}", type="primary"):
+            if run.status in ("failed", "cancelled") and st.button(
+                "Resume", key=f"resume_{run.key}", type="secondary" if run.message == "refused" else "primary"
+            ):
                 engine.resume(run.key)
                 st.rerun()
             if st.button("Delete", key=f"delete_{run.key}"):

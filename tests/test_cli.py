@@ -289,3 +289,13 @@ def test_every_score_that_was_asked_for_is_answered(answer, world) -> None:
     words = words[: words.index("--scores")] if "--scores" in words else words
     found = answer(*words, "--scores", "crps_fair,bias", "--seed", "5")
     assert {"value", "low", "high"} <= set(found["rows"][0]["bias"])
+
+
+def test_preflight_refuses_data_for_a_model_without_its_normalisation(answer, world, tmp_path) -> None:
+    """What a run would refuse, the preflight refuses; the checkpoint alone is only told."""
+    alone = tmp_path / "alone" / "model.safetensors"
+    alone.parent.mkdir()
+    shutil.copy(world.checkpoint, alone)
+    assert answer("inspect", alone)["normalisation"].startswith("missing")
+    assert "normalisation" in answer("inspect", alone, world.verify, code=2)["refusal"]
+    assert answer("inspect", world.checkpoint, world.verify)["refusal"] is None

@@ -52,6 +52,9 @@ def answering(as_json: bool) -> Iterator[None]:
                 file=sys.stderr,
             )
         raise typer.Exit(2) from refusal
+    except BrokenPipeError as gone:  # whoever read the answer has closed its end, like `head`
+        sys.stderr.close()
+        raise typer.Exit(0) from gone
     except KeyboardInterrupt as stop:
         error = {"what": "interrupted", "found": "a signal to stop", "expected": "time to finish"}
         error["remedy"] = "The same command goes on from the last finished shard."

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.backbones import inspect_checkpoint, open_checkpoint
+from engine.errors import CheckpointError
 from engine.safety import human
 
 NU_OF_A_SWEEP = 8
@@ -37,6 +38,12 @@ def inspect_files(
         return document
     backbone = open_checkpoint(checkpoint, **named)
     seconds = _attention(backbone, document)
+    # a look at the checkpoint alone says only that it is lacking; with data beside it, it stands in the way of a run
+    lacking = _normalisation_lacking(backbone)
+    if lacking is not None:
+        document["normalisation"] = f"missing: {lacking.found}"
+        if data and document["refusal"] is None:
+            document["refusal"] = f"{lacking.what}: found {lacking.found}; expected {lacking.expected}. {lacking.remedy}"
     if data:
         document["data"] = _data(backbone, data, calibrate, seconds)
         problems = [f for f in document["data"]["findings"] if f["level"] == "problem"]
@@ -46,6 +53,15 @@ def inspect_files(
             document["refusal"] = f"{first['what']}: found {first['found']}; expected {first['expected']}. {first['remedy']}"
     document["plan"] = {"seconds_per_forward": seconds} | _plan(backbone, document["data"].get("cases"), members, seconds)
     return document
+
+
+def _normalisation_lacking(backbone: Any) -> CheckpointError | None:
+    """The refusal that a run would meet, or None."""
+    try:
+        _ = backbone.output_sd
+    except CheckpointError as refusal:
+        return refusal
+    return None
 
 
 def _attention(backbone: Any, document: dict[str, Any]) -> float:
@@ -108,6 +124,8 @@ def inspection_text(found: dict[str, Any]) -> str:
         f"{found['backbone']}, {found['format']}, {found['parameters']:,} parameters",
         "keys: " + ", ".join(f"{len(keys.get(kind, []))} {kind}" for kind in ("matched", "missing", "unexpected")),
     ]
+    if "normalisation" in found:
+        lines.append(f"normalisation: {found['normalisation']}")
     lines += [f"assumed: {line}" for line in found.get("assumed", [])]
     lines += [f"unknown: {name} (could be {value})" for name, value in found.get("unknown", {}).items()]
     if found["sites"]:

@@ -24,6 +24,7 @@ def preflight(
     checkpoint: Path,
     data: Path | Sequence[Path] = (),
     *,
+    calibrate: Sequence[Path] = (),
     architecture: dict[str, Any] | None = None,
     normalisation: Path | None = None,
     climatology: Path | None = None,
@@ -32,6 +33,8 @@ def preflight(
     """The `inspect` document of a checkpoint and its data. Raises what `inspect` refuses, and on a timeout."""
     paths = (data,) if isinstance(data, Path) else tuple(data)
     command = [sys.executable, "-m", "engine", "inspect", str(checkpoint), *map(str, paths), "--json"]
+    for path in calibrate:
+        command += ["--calibrate", str(path)]
     for option, value in (("--normalisation", normalisation), ("--climatology", climatology)):
         command += [option, str(value)] if value else []
     command += ["--architecture", json.dumps(architecture)] if architecture else []

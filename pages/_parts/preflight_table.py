@@ -32,33 +32,43 @@ def rows(document: dict[str, Any]) -> list[tuple[str, str, str]]:
         found.append(("Self-test", f"with sampling switched off the model is reproduced to {error:.1e}", GOOD if error <= 1e-5 else BAD))
     if document.get("refusal"):
         found.append(("Refused", str(document["refusal"]), BAD))
-    for name, value in (document.get("data") or {}).items():
-        found += _data(str(name), value)
+    if document.get("normalisation"):
+        text = str(document["normalisation"])
+        found.append(("Normalisation", text, SAID if text.startswith("missing") else GOOD))
+    return found + _findings((document.get("data") or {}).get("findings") or [])
+
+
+def _findings(findings: list[dict[str, str]]) -> list[tuple[str, str, str]]:
+    """One row a finding on the data. What is merely fine about each variable is one row: it is the rest that is to be read."""
+    groups = {"units of ": "Units", "missing values of ": "Missing values"}
+    fine: dict[str, list[str]] = {}
+    found = []
+    for row in findings:
+        what, answer = str(row.get("what", "")), str(row.get("found", ""))
+        stem = next((s for s in groups if what.startswith(s)), None)
+        if stem and row.get("level") == "ok":
+            fine.setdefault(stem, []).append(answer)
+            continue
+        if row.get("level") == "problem":
+            answer += f" (expected {row.get('expected')}). {row.get('remedy')}"
+        state = {"ok": GOOD, "problem": BAD}.get(str(row.get("level")), SAID)
+        found.append((what[:1].upper() + what[1:], answer, state))
+    for stem, answers in fine.items():
+        kinds = ", ".join(dict.fromkeys(answers))
+        found.append((groups[stem], f"{len(answers)} variables: {kinds}", GOOD))
     return found
 
 
-def _data(name: str, value: Any) -> list[tuple[str, str, str]]:
-    """A fact about the data; lists become lines."""
-    label = name.replace("_", " ").capitalize()
-    if value in (None, [], {}, ""):
-        return []
-    if isinstance(value, dict):
-        return [(label, ", ".join(f"{k}: {_short(v)}" for k, v in list(value.items())[:12]), SAID)]
-    if isinstance(value, list):
-        return [
-            (
-                label,
-                ("; " if any(" " in str(v) for v in value) else ", ").join(map(_short, value[:24])) + (" …" if len(value) > 24 else ""),
-                SAID,
-            )
-        ]
-    return [(label, bytes_text(value) if "bytes" in name and isinstance(value, int) else _short(value), SAID)]
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, dict):
-        return " ".join(f"{k} {_short(v)}" for k, v in value.items())
-    return f"{value:g}" if isinstance(value, float) else str(value)[:200]
+def verdict(document: dict[str, Any]) -> str:
+    """One line: whether it may run, and how long the usual sweep takes here."""
+    if not passed(document):
+        return "Not ready: see what is marked stop."
+    seconds = (document.get("plan") or {}).get("sweep_seconds")
+    memory = (document.get("plan") or {}).get("memory")
+    if not seconds:
+        return "Ready to run."
+    minutes = max(1, round(seconds / 60))
+    return f"Ready to run: with 8 values of ν, 20 members and all cases about {minutes} min and {memory}; fewer cases take less."
 
 
 def bytes_text(value: int) -> str:
@@ -84,6 +94,6 @@ def preflight_table(document: dict[str, Any]) -> None:
         f"<tr><th scope='row'>{html.escape(question)}</th><td>{html.escape(answer)}</td><td>{marks[state]}</td></tr>"
         for question, answer, state in rows(document)
     )
-    st.html(f"<table class='nu-facts nu-check'>{body}</table>")
+    st.html(f"<p class='nu-lead'><b>{html.escape(verdict(document))}</b></p><table class='nu-facts nu-check'>{body}</table>")
     with st.expander("Everything that was found"):
         st.code(json.dumps(document, indent=1, ensure_ascii=False), language="json", height=320)
