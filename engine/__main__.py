@@ -172,7 +172,7 @@ def score(
     thresholds: Annotated[str | None, typer.Option(help="events: more than so much (above the climatology, where one is given)")] = None,
     lead_time: Annotated[float | None, typer.Option(help="lead time in hours, where the forecast holds several")] = None,
     region: Annotated[str | None, typer.Option(help="a default region's name, or a box as JSON: [south, north, west, east]")] = None,
-    seed: Annotated[int, typer.Option(help="seed of the bootstrap")] = 0,
+    seed: Annotated[int, typer.Option(help="seed of the bootstrap", min=0)] = 0,
     as_json: Json = False,
 ) -> None:
     """Verify an ensemble from anywhere against observations: no model needed."""

@@ -50,8 +50,12 @@ def point(looked: Looked, name: str, nu: int, chosen_on: str) -> None:
         with left:
             st.html(f"<p class='nu-lead'><b>{POINTS[name]}: ν = {nu}</b></p>")
             plain(f"{MEANING[name]} {CHOSEN_ON.get(chosen_on, '')}")
-            crps, width, held = (float(at[score]) for score in ("crps_fair", "width_95", "coverage_95"))
-            plain(f"CRPS {number(crps)} {unit} · 95% range {number(width)} {unit} wide, held {percent(held)}")
+            says = {  # a run may have been asked for fewer scores
+                "crps_fair": lambda value: f"CRPS {number(value)} {unit}",
+                "width_95": lambda value: f"95% range {number(value)} {unit} wide",
+                "coverage_95": lambda value: f"95% range held {percent(value)}",
+            }
+            plain(" · ".join(say(float(at[score])) for score, say in says.items() if score in at))
         right.button(
             f"Show ν = {nu}", key=f"show_{name}", width="stretch", disabled=nu == looked.nu, on_click=choice.put, kwargs={"nu": nu},
         )  # fmt: skip

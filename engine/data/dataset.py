@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from engine import lexicon
 from engine.data._coordinates import calendar_of, iso, seconds_of
 from engine.data._fingerprint import fingerprint
 from engine.data._join import along_time, join, open_path, same_calendar, same_grid
@@ -139,9 +140,32 @@ def _timed(data: "xr.Dataset") -> "xr.Dataset":
     return data.assign(still)
 
 
+def _one_height(splits: "dict[str, xr.Dataset]") -> "dict[str, xr.Dataset]":
+    """Geopotential and its height are one quantity: a split that holds the other form than the verify data is converted."""
+    main = splits.get("verify", next(iter(splits.values())))
+    result = {}
+    for role, data in splits.items():
+        for name in map(str, main.data_vars):
+            other = (
+                name.replace("geopotential_height", "geopotential")
+                if "height" in name
+                else name.replace("geopotential", "geopotential_height")
+            )
+            if other == name or name in data.data_vars or other not in data.data_vars:
+                continue
+            units = main[name].attrs["units"]
+            how = lexicon.conversion(data[other].attrs["units"], units)
+            if how is not None:
+                converted = data[other].copy(deep=False, data=how[1](data[other].data)).rename(name)
+                data = data.drop_vars(other).assign({name: converted.assign_attrs(main[name].attrs)})
+        result[role] = data
+    return result
+
+
 def _together(splits: "dict[str, xr.Dataset]") -> "xr.Dataset":
     if len(splits) == 1:
         return next(iter(splits.values()))
+    splits = _one_height(splits)
     common = set.intersection(*(set(map(str, d.data_vars)) for d in splits.values()))
     lacking = {role: sorted(set(map(str, d.data_vars)) - common) for role, d in splits.items()}
     if any(lacking.values()):

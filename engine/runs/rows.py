@@ -45,6 +45,7 @@ def document(verification: "xr.Dataset") -> dict[str, Any]:
         "deterministic": reference,
         "operating_points": json.loads(verification.attrs["operating_points"]),
         "command": verification.attrs["command"],
+        "changes": json.loads(verification.attrs.get("changes", "[]")),
         "notes": json.loads(verification.attrs.get("notes", "[]")),
         "rows": rows(verification),
         "regions": {str(region): rows(verification, region=str(region)) for region in verification.region.values[1:]},
@@ -59,6 +60,7 @@ def table(document: dict[str, Any]) -> str:
     about, members = f"{document['variable']} ({document['unit']}), {document['lead_hours']:g} h", document["rows"][0]["members"]
     text = [f"{about}, {document['region']}, {document['cases']} cases, M = {members}"]
     text += ["  ".join(cell.rjust(w) for cell, w in zip(line, widths, strict=True)) for line in [head, *lines]]
+    text += [f"changed: {line}" for line in document["changes"] if "dimensions renamed" not in line]
     text += [f"note: {line}" for line in document["notes"]]
     points = document["operating_points"]
     text += [f"{name.replace('_', '-')}: ν = {p['nu']} ({p['rule']}; chosen on the {p['chosen_on']} split)" for name, p in points.items()]

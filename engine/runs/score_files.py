@@ -75,7 +75,9 @@ def score_files(
         for score in entries:
             require(score, view)
         sums.add(view, range(start, min(start + step, times)))
-    return _answers(finalise(sums.result(), entries, members=members, replicates=replicates, seed=seed), scores, times, second)
+    found = sums.result()
+    scored = int((found.valid[:, 0] > 0).sum())  # a time at which nothing can be scored is no case
+    return _answers(finalise(found, entries, members=members, replicates=replicates, seed=seed), scores, scored, second)
 
 
 def _answers(values: dict[str, Any], scores: Sequence[str], times: int, variable: str) -> dict[str, dict[str, Any]]:

@@ -68,6 +68,8 @@ def headline(verification: "xr.Dataset", nu: int, **where: Any) -> str:
     """What a run at one ν says, in one plain sentence."""
     at = verification.sel(nu=nu, **where)
     members, unit = int(verification.attrs["members"]), str(at["unit"].item())
+    if "coverage_95" not in at or "width_95" not in at:  # a run may have been asked for fewer scores
+        return f"An ensemble of {members} at ν = {nu}; this run was not asked for coverage and width."
     covered, nominal = float(at["coverage_95"]), float(verification.attrs["nominal_95"])
     text = f"At ν = {nu}, the 95% ranges held what was observed {percent(covered)} of the time"
     text += f", where a perfect ensemble of {members} reaches {percent(nominal)}"

@@ -3,6 +3,7 @@
 Names are looked up in lists, never joined from what a request says; the key is checked by the store.
 """
 
+import math
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -53,6 +54,14 @@ def selection(query: dict[str, str]) -> dict[str, Any]:
         lists = {name: [kind(part) for part in query[name].split(",")] for name, kind in LISTS.items() if name in query}
     except ValueError as fault:
         raise RunError("export", found=str(fault), expected="numbers in the address", remedy="Use the links under a picture.") from fault
+    numbers_given = [*(v for v in numbers.values() if isinstance(v, float)), *(v for part in lists.values() for v in part)]
+    if not all(math.isfinite(v) for v in numbers_given) or abs(numbers.get("latitude", 0.0)) > 90:
+        raise RunError(
+            "export",
+            found=", ".join(f"{name}={query[name]}" for name in query)[:120],
+            expected="finite numbers, latitude from -90 to 90",
+            remedy="Use the links under a picture.",
+        )
     single = {name: values[0] if len(values) == 1 else values for name, values in lists.items()}
     return numbers | single | {name: query[name] for name in WORDS if name in query}
 

@@ -179,3 +179,24 @@ def test_importing_the_package_is_light():
 
     code = "import sys, engine.data, engine.backbones; sys.exit(any(m in sys.modules for m in ('torch', 'xarray', 'dask')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_height_in_one_split_and_geopotential_in_the_other_are_one_quantity(tmp_path):
+    import numpy as np
+    import xarray as xr
+
+    from engine.data import open_dataset
+
+    values = 5500 + 40 * np.random.default_rng(3).normal(size=(4, 8, 16))
+
+    def write(name, start, factor, units):
+        coords = {"time": np.datetime64(start, "ns") + np.arange(4) * np.timedelta64(1, "D"), "latitude": np.linspace(70, -70, 8)}
+        coords["longitude"] = np.arange(16) * 22.5
+        xr.DataArray(values * factor, coords=coords, name="z500", attrs={"units": units}).to_netcdf(tmp_path / name)
+        return tmp_path / name
+
+    geopotential, height = write("v.nc", "2001-01-01", 9.80665, "m2 s-2"), write("c.nc", "2001-02-01", 1.0, "m")
+    both = open_dataset(geopotential, calibrate=height)
+    assert list(both.fields.data_vars) == ["geopotential_500"]
+    found = both.fields["geopotential_500"].isel(time=both.splits["calibrate"]).values
+    np.testing.assert_allclose(found, values * 9.80665, rtol=1e-6)  # float32

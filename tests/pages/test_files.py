@@ -97,3 +97,13 @@ def test_every_answer_keeps_the_page_to_this_server(client: TestClient, finished
     assert policy == POLICY.format(host="testserver")
     assert "http:" not in policy and "https:" not in policy and "*" not in policy
     assert answer.headers["x-frame-options"] == "DENY" and answer.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("query", [{"latitude": "nan"}, {"longitude": "inf"}, {"latitude": "999"}, {"limits": "0,inf"}])
+def test_an_impossible_place_is_refused_not_answered_with_another(query) -> None:
+    from engine.errors import RunError
+    from pages._web.files import selection
+
+    assert selection({"latitude": "52.5", "longitude": "11.25"}) == {"latitude": 52.5, "longitude": 11.25}
+    with pytest.raises(RunError, match="finite numbers"):
+        selection(query)

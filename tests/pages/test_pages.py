@@ -237,3 +237,18 @@ print([name for name in ("torch", "sklearn", "skopt") if name in sys.modules])
     result = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
     assert result.returncode == 0, result.stderr[-2000:]
     assert result.stdout.strip().splitlines()[-1] == "[]"
+
+
+def test_a_run_that_was_asked_for_few_scores_still_has_its_pages(finished_run: str) -> None:
+    """The scores that are there are shown; none is taken for granted."""
+    import xarray as xr
+
+    path = store.folder(finished_run) / "verification.nc"
+    with xr.open_dataset(path, engine="h5netcdf") as file:
+        fewer = file.load().drop_vars([n for n in file.data_vars if str(n).startswith(("width_95", "coverage_95"))])
+    path.unlink()  # a hard link that the other tests share: it is replaced, never written into
+    fewer.to_netcdf(path, engine="h5netcdf")
+    for page in ("10_start.py", "30_sweep.py"):
+        at = visit(page, run=finished_run, nu="8")
+        assert not at.exception
+        assert "A fault of this program" not in text_of(at)
