@@ -97,14 +97,14 @@ with st.container(border=True, key="step_model"):
 with st.container(border=True, key="step_data"):
     st.html("<h2 class='nu-section nu-first'>2 · The data</h2>")
     data = bring("data", "To verify on", several=True, endings=FIELDS, hint="NetCDF files holding the model's variables at several times.")
-    with st.expander("Data to choose ν on, and a climatology"):
-        calibrate = bring(
-            "calibrate",
-            "To choose ν on",
-            several=True,
-            endings=FIELDS,
-            hint="Other times than above. Without it, both operating points are read off the verification itself, and said so.",
-        )
+    calibrate = bring(
+        "calibrate",
+        "To choose ν on",
+        several=True,
+        endings=FIELDS,
+        hint="Other times than above. Without it, both operating points are read off the verification itself, and said so.",
+    )
+    with st.expander("A climatology"):
         climatology = bring("climatology", "Climatology", endings=FIELDS, hint="For the anomaly correlation.")
 
 with st.container(border=True, key="step_run"):

@@ -96,7 +96,7 @@ class TradeOff(Charted):
         footer = s.footer("CRPS: fair estimator", f"bars on both axes: {s.bootstrap()}")
         subtitle = f"{s.subject(nu=False)} · one point per ν; ring: the ν now looked at"
         if int(best["nu"]) != honest:
-            subtitle += f" · lowest here: {s.label(int(best['nu']))}"
+            subtitle += f" · lowest on this data: {s.label(int(best['nu']))}"
         return Chart(title, subtitle, footer, (panel,), height=520)
 
     def _message(self, s: Selection, best: int, sharp: int, table: Table) -> str:
