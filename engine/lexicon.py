@@ -171,6 +171,20 @@ def percentile_of(name: str) -> float:
     return 99.0 if known and known[0].stem.endswith("humidity") else 50.0
 
 
+def outside(name: str, units: str, values: NDArray) -> tuple[NDArray[np.bool_], str] | None:
+    """Which values lie outside the quantity's plausible range (infinities do, NaN does not), and that range in words.
+
+    None where no range is known.
+    """
+    known = identify(name)
+    how = conversion(units, known[0].units) if known else None
+    if known is None or how is None:
+        return None
+    low, high = known[0].plausible
+    canonical = how[1](values)
+    return (canonical < low) | (canonical > high), f"{low:.6g} … {high:.6g} {known[0].units}"
+
+
 def expected_range(quantity: Quantity, level: int | None) -> tuple[float, float]:
     """Where `percentile_of` a global or regional field should lie, in the quantity's canonical units.
 

@@ -305,7 +305,7 @@ class Method(ABC):
 
     @abstractmethod
     def predict(
-        self, backbone: Backbone, batch: Batch, *, state: Any, params: Any, nu: int, members: int, seed: int, shared: dict[Any, Any]
+        self, backbone: Backbone, batch: Batch, *, state: Any, params: Any, nu: int, members: int, seed: int, shared: dict[str, Any]
     ) -> Ensemble:
         """One ensemble of `members` for each case of the batch."""
 

@@ -92,24 +92,18 @@ def _place(dataset: Dataset, time: int, row: int, column: int) -> str:
 
 
 def _refuse_implausible(dataset: Dataset, name: str, units: str, values: NDArray[np.float32], positions: Sequence[int]) -> None:
-    """Refuse finite values outside the quantity's range, at every time that is used.
+    """Refuse values outside the quantity's range, at every time that is used; what is missing is not judged here.
 
     Opening a file looks at a few of its times only; a fill value or a stretch in other units between them would
     otherwise go into the model, and come out as a number like any other.
     """
-    known = lexicon.identify(name)
-    how = lexicon.conversion(units, known[0].units) if known else None
-    if known is None or how is None:
-        return
-    low, high = known[0].plausible
-    canonical = how[1](values)
-    odd = np.isfinite(canonical) & ((canonical < low) | (canonical > high))
-    if odd.any():
-        case, row, column = (int(n) for n in np.argwhere(odd)[0])
+    judged = lexicon.outside(name, units, values)
+    if judged is not None and judged[0].any():
+        case, row, column = (int(n) for n in np.argwhere(judged[0])[0])
         raise DatasetError(
             f"variable {name}",
             found=f"{float(values[case, row, column]):.6g} {units} at {_place(dataset, positions[case], row, column)}",
-            expected=f"{low:.6g} … {high:.6g} {known[0].units}",
+            expected=judged[1],
             remedy="Check fill values and units at that time; mark missing values as such (_FillValue).",
         )
 

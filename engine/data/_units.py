@@ -118,18 +118,13 @@ def _expected(quantity: lexicon.Quantity, level: int | None) -> str:
 
 
 def _check_extremes(name: str, units: str, samples: list[tuple[str, np.ndarray]], what: str) -> None:
-    known = lexicon.identify(name)
-    how = lexicon.conversion(units, known[0].units) if known else None
-    if known is None or how is None:
-        return
-    low, high = known[0].plausible
     for where, values in samples:
-        for number in (float(values.min()), float(values.max())):
-            converted = float(how[1](np.asarray(number)))
-            if not low <= converted <= high:
-                raise DatasetError(
-                    f"{what}: {name}",
-                    found=f"{number:.6g} {units} at {where}",
-                    expected=f"{low:.6g} … {high:.6g} {known[0].units}",
-                    remedy="Check fill values and units; mark missing values as such (_FillValue).",
-                )
+        ends = np.asarray([values.min(), values.max()])
+        judged = lexicon.outside(name, units, ends)
+        if judged is not None and judged[0].any():
+            raise DatasetError(
+                f"{what}: {name}",
+                found=f"{ends[judged[0]][0]:.6g} {units} at {where}",
+                expected=judged[1],
+                remedy="Check fill values and units; mark missing values as such (_FillValue).",
+            )

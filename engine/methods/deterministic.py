@@ -20,7 +20,7 @@ class Deterministic(Method):
         """None."""
 
     def predict(
-        self, backbone: Backbone, batch: Batch, *, state: Any, params: Any, nu: int, members: int, seed: int, shared: dict[Any, Any]
+        self, backbone: Backbone, batch: Batch, *, state: Any, params: Any, nu: int, members: int, seed: int, shared: dict[str, Any]
     ) -> Ensemble:
         """One member, whatever `members` says: a second would be the same."""
         import torch

@@ -37,7 +37,7 @@ class StochasticAttention(Method):
         sites: str | None = Field(default=None, description="pattern over the attention modules' names, e.g. blocks.*; default: all")
 
     def predict(
-        self, backbone: Backbone, batch: Batch, *, state: Any, params: Any, nu: int, members: int, seed: int, shared: dict[Any, Any]
+        self, backbone: Backbone, batch: Batch, *, state: Any, params: Any, nu: int, members: int, seed: int, shared: dict[str, Any]
     ) -> Ensemble:
         """Case by case, so that no case's numbers depend on its neighbours in the batch."""
         del state
@@ -46,7 +46,7 @@ class StochasticAttention(Method):
         return Ensemble(np.stack(rows, axis=1))
 
     def _case(
-        self, backbone: Backbone, batch: Batch, i: int, active: tuple[int, ...], nu: int, members: int, seed: int, shared: dict[Any, Any]
+        self, backbone: Backbone, batch: Batch, i: int, active: tuple[int, ...], nu: int, members: int, seed: int, shared: dict[str, Any]
     ) -> np.ndarray:
         import torch
 

@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,14 +145,11 @@ def _verify(plan: Plan, shard: Shard, tick: Callable[[int, str], None]) -> dict[
         drawn = []
         for k, nu in enumerate(plan.nu):
             began = time.perf_counter()
-            ensemble = plan.method.predict(
-                plan.backbone, batch, state=None, params=plan.params, nu=nu, members=spec.members, seed=spec.seed, shared=shared
-            )
+            members = _ensemble(plan, batch, nu, spec.members, shared)
             seconds[k] += time.perf_counter() - began
-            _refuse_not_finite(ensemble.members, f"model output, case {case.init_time}, ν = {nu}")
             for v, o in zip(plan.variables, plan.outputs, strict=True):
                 view = EnsembleView(
-                    ensemble.members[:, :, o], batch.observed[:, o], None if climatology is None else climatology[:, o], single[:, o],
+                    members[:, :, o], batch.observed[:, o], None if climatology is None else climatology[:, o], single[:, o],
                     plan.thresholds[v], plan.spread_edges[v],
                 )  # fmt: skip
                 sums[nu, v].add(view, [case.id])
@@ -182,6 +180,15 @@ def _refuse_not_finite(output: Array, what: str) -> None:
             expected="finite values",
             remedy="Check the weights, the normalisation and the inputs of this case.",
         )
+
+
+def _ensemble(plan: Plan, batch: Batch, nu: int, members: int, shared: dict[str, Any]) -> Array:
+    """Members `(member, case, variable, H, W)` of the run's method; whichever split they are for, they are finite."""
+    drawn = plan.method.predict(
+        plan.backbone, batch, state=None, params=plan.params, nu=nu, members=members, seed=plan.spec.seed, shared=shared
+    ).members
+    _refuse_not_finite(drawn, f"model output, case {batch.cases[0].init_time}, ν = {nu}")
+    return drawn
 
 
 def _deterministic(plan: Plan, batch: Batch) -> Array:
@@ -229,9 +236,7 @@ def _calibrate(plan: Plan, shard: Shard, tick: Callable[[int, str], None]) -> di
         shared: dict = {}
         of_case, scores_of_case = [], []
         for nu in plan.nu:
-            members = plan.method.predict(
-                plan.backbone, batch, state=None, params=plan.params, nu=nu, members=spec.calibrate_members, seed=spec.seed, shared=shared
-            ).members[:, :, out]
+            members = _ensemble(plan, batch, nu, spec.calibrate_members, shared)[:, :, out]
             of_case.append(norm(members - single)[:, 0])
             view = EnsembleView(members[:, :, 0], observed[:, 0])
             scores_of_case.append(crps.statistics(view, plan.weights[:1])["crps_fair"][0, 0])

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from engine.backbones import inspect_checkpoint, open_checkpoint
-from engine.errors import CheckpointError
+from engine.errors import CheckpointError, EngineError
+from engine.runs.spec import RunSpec
 from engine.safety import human
 
 NU_OF_A_SWEEP = 8
@@ -34,7 +35,7 @@ def inspect_files(
     refusal = found.pop("refusal")
     document = found | {"sites": [], "replay_error": None, "refusal": None, "data": {}}
     if refusal is not None:
-        document["refusal"] = f"{refusal['what']}: found {refusal['found']}; expected {refusal['expected']}. {refusal['remedy']}"
+        document["refusal"] = _sentence(refusal)
         return document
     backbone = open_checkpoint(checkpoint, **named)
     seconds = _attention(backbone, document)
@@ -43,16 +44,20 @@ def inspect_files(
     if lacking is not None:
         document["normalisation"] = f"missing: {lacking.found}"
         if data and document["refusal"] is None:
-            document["refusal"] = f"{lacking.what}: found {lacking.found}; expected {lacking.expected}. {lacking.remedy}"
+            document["refusal"] = str(lacking)
     if data:
         document["data"] = _data(backbone, data, calibrate, seconds)
         problems = [f for f in document["data"]["findings"] if f["level"] == "problem"]
         document["data"]["problems"] = len(problems)
         if problems and document["refusal"] is None:
-            first = problems[0]
-            document["refusal"] = f"{first['what']}: found {first['found']}; expected {first['expected']}. {first['remedy']}"
+            document["refusal"] = _sentence(problems[0])
     document["plan"] = {"seconds_per_forward": seconds} | _plan(backbone, document["data"].get("cases"), members, seconds)
     return document
+
+
+def _sentence(fields: dict[str, str]) -> str:
+    """A refusal's or a finding's fields as an `EngineError` words them."""
+    return str(EngineError(fields["what"], **{name: fields[name] for name in ("found", "expected", "remedy")}))
 
 
 def _normalisation_lacking(backbone: Any) -> CheckpointError | None:
@@ -108,9 +113,10 @@ def _data(backbone: Any, data: tuple[Path, ...], calibrate: tuple[Path, ...], se
 
 def _plan(backbone: Any, cases: int | None, members: int, seconds: float) -> dict[str, Any]:
     """Bytes and seconds of a default sweep, said before anything runs; members share what precedes the first sampled site."""
-    points = backbone.grid[0] * backbone.grid[1]
-    weights = sum(p.numel() * p.element_size() for p in backbone.module.parameters())
-    memory = weights + members * len(backbone.out_variables) * points * 4 * 8 + 4 * 10**8
+    from engine.runs.plan import memory_needed
+
+    shard = RunSpec.model_fields["shard_cases"].default
+    memory = memory_needed(backbone, members=members, nu=NU_OF_A_SWEEP, variables=len(backbone.out_variables), shard_cases=shard)
     plan: dict[str, Any] = {"memory_bytes": memory, "memory": human(memory), "members": members, "nu": NU_OF_A_SWEEP}
     if cases:
         plan |= {"cases": cases, "sweep_seconds": cases * members * NU_OF_A_SWEEP * seconds * 1.4}

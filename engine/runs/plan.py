@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import psutil
 
 from engine import registry
 from engine.backbones import open_checkpoint
@@ -15,7 +14,7 @@ from engine.errors import SpecError
 from engine.kernels.area import REGIONS, region_mask, region_weights
 from engine.runs.doctor import device
 from engine.runs.spec import RunSpec
-from engine.settings import settings
+from engine.safety import memory_limit
 from engine.types import Array, Backbone, Case, Dataset, Method, Score
 
 FIELDS_LIMIT = 64 * 2**20
@@ -186,19 +185,23 @@ def _map_cases(spec: RunSpec, by_lead: tuple[tuple[Case, ...], ...], nus: int, v
     return frozenset(chosen)
 
 
-def memory_needed(plan: Plan) -> int:
-    """Bytes at the peak: weights, one case's members at every layer's width, one ensemble in float64 and its copies."""
-    weights = sum(p.numel() * p.element_size() for p in plan.backbone.module.parameters())
-    points = plan.backbone.grid[0] * plan.backbone.grid[1]
-    ensemble = plan.spec.members * len(plan.backbone.out_variables) * points * 4
-    inputs = len(plan.backbone.in_variables) * points * 4 * plan.spec.shard_cases
-    maps = len(plan.nu) * len(plan.variables) * points * 8 * (plan.spec.members + 12)
+def memory_needed(backbone: Backbone, *, members: int, nu: int, variables: int, shard_cases: int) -> int:
+    """Bytes at the peak: weights, one case's members at every layer's width, one ensemble in float64 and its copies.
+
+    `nu` and `variables` are counts. What `inspect` says beforehand is what a run is refused by.
+    """
+    weights = sum(p.numel() * p.element_size() for p in backbone.module.parameters())
+    points = backbone.grid[0] * backbone.grid[1]
+    ensemble = members * len(backbone.out_variables) * points * 4
+    inputs = len(backbone.in_variables) * points * 4 * shard_cases
+    maps = nu * variables * points * 8 * (members + 12)
     return int(weights * 1.1 + ensemble * 8 + inputs * 3 + maps + 4e8)
 
 
 def _refuse_what_does_not_fit(plan: Plan) -> None:
-    need = memory_needed(plan)
-    limit = settings().memory_limit or int(psutil.virtual_memory().total * 0.75)
+    spec = plan.spec
+    need = memory_needed(plan.backbone, members=spec.members, nu=len(plan.nu), variables=len(plan.variables), shard_cases=spec.shard_cases)
+    limit = memory_limit()
     if need > limit:
         raise SpecError(
             "memory",

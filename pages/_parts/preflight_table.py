@@ -71,11 +71,6 @@ def verdict(document: dict[str, Any]) -> str:
     return f"Ready to run: with 8 values of ν, 20 members and all cases about {minutes} min and {memory}; fewer cases take less."
 
 
-def bytes_text(value: int) -> str:
-    """Bytes for people."""
-    return f"{value / 1e9:.2f} GB" if value >= 1e9 else f"{value / 1e6:.1f} MB"
-
-
 def count(value: Any) -> str:
     """`3.2 million`."""
     number = float(value)

@@ -9,7 +9,7 @@ from engine.errors import DatasetError
 from engine.types import Dataset
 
 
-@pytest.mark.parametrize("odd", [16.0, 1e6], ids=["celsius", "fill value"])
+@pytest.mark.parametrize("odd", [16.0, 1e6, np.inf], ids=["celsius", "fill value", "infinite"])
 def test_an_implausible_value_at_a_used_time_is_refused_by_place(odd):
     values = np.full((9, 4, 8), 290.0, np.float32)
     values[4, 1, 3] = odd

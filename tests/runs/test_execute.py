@@ -171,3 +171,22 @@ def test_a_model_that_gives_nan_is_refused_not_taken_for_missing_members(home, s
     monkeypatch.setattr(ClimaX, "physical", broken)
     with pytest.raises(EngineError, match="not finite"):
         jobs.run(spec(seed=77))
+
+
+def test_nan_members_on_the_calibration_split_are_refused_too(home, spec, monkeypatch) -> None:
+    """The split on which ν is chosen has no looser rule; its shards come first, so nothing was written."""
+    from engine.backbones.climax import ClimaX
+
+    real = ClimaX.physical
+
+    def broken(self, output, batch):
+        values = real(self, output, batch)
+        if len(output) > len(batch.cases):  # members only: the deterministic forecast stays whole
+            values[-1, 0, 0, 0] = np.nan
+        return values
+
+    monkeypatch.setattr(ClimaX, "physical", broken)
+    wanted = spec(seed=78)
+    with pytest.raises(EngineError, match=r"model output.*not finite"):
+        jobs.run(wanted)
+    assert list((store.folder(wanted.resolved().key()) / "shards").glob("*.npz")) == []

@@ -3,6 +3,9 @@
 import importlib
 import inspect
 import pkgutil
+import statistics
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,18 @@ def measure(what: str, data: Path | None = None) -> dict[str, Any]:
         raise SpecError("benchmark", found=repr(what), expected=f"one of {', '.join(known)}", remedy="Use one of these names.")
     run = importlib.import_module(f"{__name__}.{what}").run
     return run(data=data) if "data" in inspect.signature(run).parameters else run()
+
+
+def interleaved(parts: Mapping[str, Callable[[], object]], turns: int) -> dict[str, float]:
+    """Median seconds of each part, taken in turns after one turn to warm up: a slow spell of the machine falls on all alike."""
+    seconds: dict[str, list[float]] = {name: [] for name in parts}
+    for turn in range(turns + 1):
+        for name, act in parts.items():
+            began = time.perf_counter()
+            act()
+            if turn:
+                seconds[name].append(time.perf_counter() - began)
+    return {name: statistics.median(values) for name, values in seconds.items()}
 
 
 def measured_text(found: dict[str, Any], indent: str = "") -> str:

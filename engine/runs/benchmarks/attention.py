@@ -4,9 +4,7 @@ Interleaved runs in one process, medians: a slow spell of the machine falls on a
 (projections and MLP too), because that is what a forward pays. Targets are this project's own, on two cores.
 """
 
-import statistics
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,6 +12,7 @@ from torch import nn
 
 from engine.backbones._climax_net import Block
 from engine.kernels.intercept import stochastic_attention
+from engine.runs.benchmarks import interleaved
 
 # name: width, heads, tokens, batch, blocks, repeats, targets (largest ratio wanted at a nu)
 _CASES: dict[str, tuple[int, int, int, int, int, int, dict[int, float]]] = {
@@ -34,18 +33,6 @@ class _Blocks(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """`(B, L, D) -> (B, L, D)`."""
         return self.blocks(x)
-
-
-def _interleaved(runs: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median seconds of each run, taken in turns after one run each to warm up."""
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
-    for turn in range(repeats + 1):
-        for name, run in runs.items():
-            start = time.perf_counter()
-            run()
-            if turn:
-                seconds[name].append(time.perf_counter() - start)
-    return {name: statistics.median(values) for name, values in seconds.items()}
 
 
 def run(repeats: int | None = None) -> dict[str, Any]:
@@ -70,7 +57,7 @@ def run(repeats: int | None = None) -> dict[str, Any]:
             return run_once
 
         with torch.no_grad():
-            seconds = _interleaved({"plain": plain} | {str(nu): drawn(nu) for nu in _NUS}, repeats or turns)
+            seconds = interleaved({"plain": plain} | {str(nu): drawn(nu) for nu in _NUS}, repeats or turns)
         rows = []
         for nu in _NUS:
             ratio, target = seconds[str(nu)] / seconds["plain"], targets.get(nu)

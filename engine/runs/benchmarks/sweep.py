@@ -9,14 +9,13 @@ members at each ν. Nothing else is computed in a sweep's forwards, and 20 of ea
 """
 
 import resource
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from typing import Any
 
+from engine.runs.benchmarks import interleaved
 from engine.settings import DEMO, ROOT
 
 MEMBERS = 20
@@ -49,7 +48,7 @@ def run() -> dict[str, Any]:
                 return net.decode(net.run_blocks(state), out)
 
         parts |= {f"member at ν = {nu}": lambda nu=nu: together(nu) for nu in NU}
-        seconds = {name: statistics.median(values) for name, values in _interleaved(parts).items()}
+        seconds = interleaved(parts, turns=3)
         seconds |= {name: value / AT_ONCE for name, value in seconds.items() if name.startswith("member")}
     ensembles = [seconds["prefix"] + MEMBERS * seconds[f"member at ν = {nu}"] for nu in NU]
     return {
@@ -67,18 +66,6 @@ def run() -> dict[str, Any]:
         "parts": {name: value / seconds["plain"] for name, value in seconds.items()},
         "memory": _memory(),
     }
-
-
-def _interleaved(parts: dict[str, Callable[[], Any]], turns: int = 3) -> dict[str, list[float]]:
-    """Seconds of each part, taken in turns after one turn to warm up: a slow spell of the machine falls on all alike."""
-    seconds: dict[str, list[float]] = {name: [] for name in parts}
-    for turn in range(turns + 1):
-        for name, act in parts.items():
-            began = time.perf_counter()
-            act()
-            if turn:
-                seconds[name].append(time.perf_counter() - began)
-    return seconds
 
 
 def _memory() -> dict[str, Any]:
