@@ -4,6 +4,7 @@ A token is given to each session and signed, so that pieces of two users never m
 this app. While a file grows it lies under its token; when it is whole it moves to `uploads/<hash>/<name>`.
 """
 
+import contextlib
 import hashlib
 import hmac
 import os
@@ -43,14 +44,16 @@ class Brought:
 
 
 def _secret() -> bytes:
+    """The key that signs tokens, made once. It appears under its name only when whole: nobody may read an empty key."""
     path = settings().uploads / ".secret"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return path.read_bytes()
-    with os.fdopen(handle, "wb") as file:
-        file.write(secrets.token_bytes(32))
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        own = path.with_name(f".secret-{secrets.token_hex(8)}")
+        with os.fdopen(os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(secrets.token_bytes(32))
+        with contextlib.suppress(FileExistsError):
+            os.link(own, path)
+        own.unlink()
     return path.read_bytes()
 
 

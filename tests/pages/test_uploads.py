@@ -143,6 +143,25 @@ def test_other_kinds_of_files_are_refused(client: TestClient, name: str) -> None
     assert answer.status_code == 400 and ".safetensors" in answer.json()["error"]["expected"]
 
 
+def test_the_first_tokens_are_good_whoever_asks_first(home: Path) -> None:
+    """Eight sessions that make the signing key at the same moment all get tokens that hold."""
+    for _ in range(20):
+        (home / "uploads" / ".secret").unlink(missing_ok=True)
+        start, tokens = threading.Barrier(8), list[str]()
+
+        def session(start: threading.Barrier = start, tokens: list[str] = tokens) -> None:
+            start.wait()
+            tokens.append(uploads.grant())
+
+        sessions = [threading.Thread(target=session) for _ in range(8)]
+        for thread in sessions:
+            thread.start()
+        for thread in sessions:
+            thread.join()
+        assert len(tokens) == 8 and all(uploads.owner(token) for token in tokens)
+    assert [p.name for p in (home / "uploads").iterdir()] == [".secret"]
+
+
 def test_two_users_at_once_do_not_meet(client: TestClient) -> None:
     """Same file name, same id, pieces in turn: each gets the own content."""
     results: dict[str, bytes] = {}
