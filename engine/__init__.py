@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from engine.lexicon import CLIMAX_48 as CLIMAX_48
     from engine.lexicon import title_of as title_of
     from engine.registry import catalogue as catalogue
+    from engine.runs.calibration import calibration_spec as calibration_spec
+    from engine.runs.calibration import verification_spec as verification_spec
+    from engine.runs.calibration_rows import layers_gain as layers_gain
     from engine.runs.jobs import cancel as cancel
     from engine.runs.jobs import dispatch as dispatch
     from engine.runs.jobs import progress as progress
@@ -55,6 +58,9 @@ _WHERE = {
     "RunSpec": "engine.runs.spec",
     "demo_spec": "engine.runs.spec",
     "open_fields": "engine.runs.verification",
+    "calibration_spec": "engine.runs.calibration",
+    "verification_spec": "engine.runs.calibration",
+    "layers_gain": "engine.runs.calibration_rows",
     "preflight": "engine.runs.preflight",
     "draw": "engine.runs.picture",
     "export": "engine.runs.picture",

@@ -9,15 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from engine.errors import SpecError
+from engine.runs import options
 from engine.runs.console import Ticker, answering, box, mapping, names, numbers, score_line, show, writable
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Calibrated probabilistic forecasts from a frozen transformer.")
-Json = Annotated[bool, typer.Option("--json", help="one JSON document on stdout, nothing else")]
-Out = Annotated[Path | None, typer.Option(help="folder that gets the results")]
 
 
 @app.command()
-def doctor(as_json: Json = False) -> None:
+def doctor(as_json: options.Json = False) -> None:
     """Device, versions, a real kernel run, writable folders."""
     from engine.runs.doctor import examine
 
@@ -30,12 +29,12 @@ def doctor(as_json: Json = False) -> None:
 
 @app.command()
 def demo(
-    out: Out = None,
+    out: options.Out = None,
     nu: Annotated[str | None, typer.Option(help="other concentrations, like 1,2,4")] = None,
     members: Annotated[int, typer.Option(help="ensemble members")] = 20,
     cases: Annotated[int, typer.Option(help="verification cases")] = 42,
     seed: Annotated[int, typer.Option(help="seed of all noise")] = 0,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """The main job on the embedded default: sweep, choose the operating points, verify, report."""
     from engine.runs.spec import demo_spec
@@ -48,44 +47,41 @@ def demo(
 @app.command()
 def sweep(
     context: typer.Context,
-    checkpoint: Annotated[Path | None, typer.Option(help="the frozen model's weights")] = None,
-    data: Annotated[list[Path] | None, typer.Option(help="file to verify on; may be given again")] = None,
-    calibrate: Annotated[list[Path] | None, typer.Option(help="file on which operating points are chosen; may be given again")] = None,
-    normalisation: Annotated[Path | None, typer.Option(help="the checkpoint's own normalisation; default: beside it")] = None,
-    climatology: Annotated[Path | None, typer.Option(help="climatology for anomaly correlation")] = None,
-    architecture: Annotated[str | None, typer.Option(help='what the checkpoint does not record, as JSON: {"num_heads": 16, …}')] = None,
+    checkpoint: options.Checkpoint = None,
+    data: options.Data = None,
+    calibrate: options.Calibrate = None,
+    normalisation: options.Normalisation = None,
+    climatology: options.Climatology = None,
+    architecture: options.Architecture = None,
     nu: Annotated[str, typer.Option(help="concentrations")] = "1,2,4,8,16,32,64,256",
-    members: Annotated[int, typer.Option(help="ensemble members")] = 20,
-    seed: Annotated[int, typer.Option(help="seed of all noise")] = 0,
-    max_cases: Annotated[int | None, typer.Option(help="at most so many cases, evenly spaced")] = None,
-    lead_hours: Annotated[str | None, typer.Option(help="lead times in hours")] = None,
-    variables: Annotated[str | None, typer.Option(help="outputs to verify")] = None,
+    members: options.Members = 20,
+    seed: options.Seed = 0,
+    max_cases: options.MaxCases = None,
+    lead_hours: options.LeadHours = None,
+    variables: options.Variables = None,
     scores: Annotated[str | None, typer.Option(help="scores of the catalogue")] = None,
     regions: Annotated[str | None, typer.Option(help='further regions as JSON: {"Alps": [43, 49, 5, 16]}')] = None,
-    method: Annotated[str, typer.Option(help="a method of the catalogue")] = "stochastic_attention",
-    params: Annotated[str | None, typer.Option(help='the method\'s parameters as JSON: {"sites": "blocks.*"}')] = None,
+    method: options.MethodName = "stochastic_attention",
+    params: options.Params = None,
     maps: Annotated[bool, typer.Option(help="store maps of single cases")] = True,
-    bootstrap: Annotated[int, typer.Option(help="block-bootstrap replicates")] = 500,
+    bootstrap: options.Bootstrap = 500,
     thresholds: Annotated[str | None, typer.Option(help="events: anomaly above so many standard deviations")] = None,
-    calibrate_cases: Annotated[int, typer.Option(help="cases of the calibration split")] = 24,
-    calibrate_members: Annotated[int, typer.Option(help="members on the calibration split")] = 4,
-    title: Annotated[str, typer.Option(help="a name for people")] = "",
-    spec: Annotated[Path | None, typer.Option(help="YAML or JSON file with the spec, instead of options")] = None,
-    out: Out = None,
-    as_json: Json = False,
+    calibrate_cases: options.CalibrateCases = 24,
+    calibrate_members: options.CalibrateMembers = 4,
+    chosen: Annotated[str | None, typer.Option(help='operating points found before, as JSON: {"calibration_first": 15}')] = None,
+    posthoc: Annotated[str, typer.Option(help="a post-hoc method that follows the ensemble, fitted on the calibration files")] = "",
+    posthoc_params: Annotated[str | None, typer.Option(help="its parameters as JSON")] = None,
+    title: options.Title = "",
+    spec: options.SpecFile = None,
+    out: options.Out = None,
+    as_json: options.Json = False,
 ) -> None:
     """Verify ensembles over a grid of ν."""
-    from engine.runs.spec import parse_spec, read_spec
+    from engine.runs.spec import parse_spec
 
     with answering(as_json):
         if spec is not None:
-            given = [n for n in context.params if n not in ("spec", "out", "as_json") and _was_given(context, n)]
-            if given:
-                beside = ", ".join(f"--{n.replace('_', '-')}" for n in given)
-                raise SpecError(
-                    "--spec", found=f"also {beside}", expected="the file alone", remedy="Write those into the file, or leave --spec out."
-                )
-            return _compute(read_spec(spec), out, as_json)
+            return _compute(_spec_alone(context, spec), out, as_json)
         if checkpoint is None or not data:
             raise SpecError(
                 "sweep", found="no --checkpoint or no --data", expected="both, or --spec FILE", remedy="See: python -m engine sweep --help"
@@ -96,11 +92,113 @@ def sweep(
             "seed": seed, "max_cases": max_cases, "lead_hours": numbers(lead_hours, "lead-hours", float) if lead_hours else (),
             "variables": names(variables), "scores": names(scores), "regions": mapping(regions, "regions"), "method": method,
             "params": mapping(params, "params"), "maps": maps, "bootstrap": bootstrap, "title": title,
-            "calibrate_cases": calibrate_cases, "calibrate_members": calibrate_members,
+            "calibrate_cases": calibrate_cases, "calibrate_members": calibrate_members, "chosen": mapping(chosen, "chosen"),
+            "posthoc": posthoc, "posthoc_params": mapping(posthoc_params, "posthoc-params"),
         }  # fmt: skip
         if thresholds:
             fields["thresholds"] = numbers(thresholds, "thresholds", float)
         return _compute(parse_spec(fields), out, as_json)
+
+
+@app.command()
+def calibrate(
+    context: typer.Context,
+    checkpoint: options.Checkpoint = None,
+    data: options.Data = None,
+    calibrate: options.Calibrate = None,
+    normalisation: options.Normalisation = None,
+    climatology: options.Climatology = None,
+    architecture: options.Architecture = None,
+    members: options.Members = 20,
+    seed: options.Seed = 0,
+    max_cases: options.MaxCases = None,
+    lead_hours: options.LeadHours = None,
+    variables: options.Variables = None,
+    method: options.MethodName = "stochastic_attention",
+    params: options.Params = None,
+    bootstrap: options.Bootstrap = 500,
+    calibrate_cases: options.CalibrateCases = 24,
+    calibrate_members: options.CalibrateMembers = 4,
+    objective: Annotated[str, typer.Option(help="scale, per_example, grid; or w1_pit, crps_fair, coverage_95, nll_gaussian")] = "scale",
+    nu_max: Annotated[int, typer.Option(help="largest ν that may be chosen")] = 512,
+    norm: Annotated[str, typer.Option(help="units of the scales: normalised or physical")] = "normalised",
+    area_weighted: Annotated[bool, typer.Option(help="weigh points by their area in the scales")] = True,
+    norm_variables: Annotated[str | None, typer.Option(help="variables in the scales; default: all that are verified")] = None,
+    initial: Annotated[int, typer.Option(help="passes of the first, log-spaced design")] = 10,
+    draws: Annotated[int, typer.Option(help="posterior draws a round")] = 100,
+    per_round: Annotated[int, typer.Option(help="passes a round")] = 10,
+    tolerance: Annotated[float, typer.Option(help="loss ratio below which the tuner stops")] = 1.03,
+    rounds: Annotated[int, typer.Option(help="rounds at most")] = 50,
+    score_calls: Annotated[int, typer.Option(help="further ν that each score's search may evaluate")] = 8,
+    per_layer: Annotated[bool, typer.Option(help="also search a ν for each block of layers")] = False,
+    per_layer_objective: Annotated[str, typer.Option(help="crps_fair, w1_pit or nll_gaussian")] = "crps_fair",
+    verify: Annotated[bool, typer.Option(help="afterwards verify at both points (and the layers' ν) on the data")] = False,
+    title: options.Title = "",
+    spec: options.SpecFile = None,
+    out: options.Out = None,
+    as_json: options.Json = False,
+) -> None:
+    """ν*, both operating points, the surrogate's fit. Without a checkpoint: on the embedded demo."""
+    from engine.runs.calibration import calibration_spec
+    from engine.runs.spec import demo_spec, parse_spec
+
+    with answering(as_json):
+        if spec is not None:
+            asked = _spec_alone(context, spec, also=("verify",))
+            return _calibrate(asked if asked.tune else calibration_spec(asked), verify, out, as_json)
+        tune: dict[str, Any] = {
+            "objective": objective, "nu_max": nu_max, "norm": norm, "area_weighted": area_weighted, "norm_variables": names(norm_variables),
+            "initial": initial, "draws": draws, "per_round": per_round, "tolerance": tolerance, "rounds": rounds,
+            "score_calls": score_calls, "per_layer": per_layer, "per_layer_objective": per_layer_objective,
+        }  # fmt: skip
+        fields: dict[str, Any] = {
+            "normalisation": normalisation, "climatology": climatology, "architecture": mapping(architecture, "architecture"),
+            "members": members, "seed": seed, "max_cases": max_cases, "variables": names(variables), "method": method,
+            "lead_hours": numbers(lead_hours, "lead-hours", float) if lead_hours else (), "params": mapping(params, "params"),
+            "bootstrap": bootstrap, "title": title, "calibrate_cases": calibrate_cases, "calibrate_members": calibrate_members,
+        }  # fmt: skip
+        if checkpoint is None and not data and not calibrate:
+            print("no checkpoint named: the embedded demo is calibrated", file=sys.stderr)
+            given = {n: v for n, v in fields.items() if _was_given(context, n)}
+            return _calibrate(calibration_spec(demo_spec(**given), **tune), verify, out, as_json)
+        if checkpoint is None or not data or not calibrate:
+            raise SpecError(
+                "calibrate",
+                found=", ".join(f"no --{n}" for n, v in (("checkpoint", checkpoint), ("data", data), ("calibrate", calibrate)) if not v),
+                expected="a checkpoint, files to calibrate on, and files to verify on later",
+                remedy="Name all three, or none for the demo; or --spec FILE.",
+            )
+        fields |= {"checkpoint": checkpoint, "data": tuple(data), "calibrate": tuple(calibrate)}
+        return _calibrate(parse_spec(fields | {"tune": tune}), verify, out, as_json)
+
+
+def _calibrate(spec: Any, verify: bool, out: Path | None, as_json: bool) -> None:
+    """Calibrate in this process, verify where that is asked for, copy the results to `out`, print the rows."""
+    from engine.runs import calibration_rows, jobs
+    from engine.runs.rows import table
+
+    _make_out(out)
+    found = jobs.run(spec, Ticker())
+    answer = calibration_rows.document(found)
+    _copy(found.attrs["key"], out, ("calibration.nc", "spec.json"))
+    text = calibration_rows.table(answer)
+    if verify:
+        answer["verification"] = calibration_rows.verified(found, Ticker())
+        text += "\n\n" + table(answer["verification"]) + calibration_rows.gain_text(answer["verification"])
+    show(answer, as_json, text)
+
+
+def _spec_alone(context: typer.Context, path: Path, also: tuple[str, ...] = ()) -> Any:
+    """The spec of a file; options beside it would be lost, so they are refused."""
+    from engine.runs.spec import read_spec
+
+    given = [n for n in context.params if n not in ("spec", "out", "as_json", *also) and _was_given(context, n)]
+    if given:
+        beside = ", ".join(f"--{n.replace('_', '-')}" for n in given)
+        raise SpecError(
+            "--spec", found=f"also {beside}", expected="the file alone", remedy="Write those into the file, or leave --spec out."
+        )
+    return read_spec(path)
 
 
 def _was_given(context: typer.Context, name: str) -> bool:
@@ -109,25 +207,40 @@ def _was_given(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def _compute(spec: Any, out: Path | None, as_json: bool) -> None:
-    """Run in this process, copy the results to `out`, print the rows."""
-    from engine.runs import jobs, rows, store
-    from engine.runs.report import write_report
-
-    if out is not None:  # before hours of work, not after them
-        with writable(out):
-            out.mkdir(parents=True, exist_ok=True)
-    verification = jobs.run(spec, Ticker())
-    key = verification.attrs["key"]
+def _make_out(out: Path | None) -> None:
+    """Before hours of work, not after them."""
     if out is not None:
         with writable(out):
-            kept = [n for n in ("verification.nc", "fields.nc", "spec.json") if (store.folder(key) / n).exists()]
+            out.mkdir(parents=True, exist_ok=True)
+
+
+def _copy(key: str, out: Path | None, files: tuple[str, ...]) -> None:
+    """A run's results to `out`."""
+    from engine.runs import store
+
+    if out is not None:
+        with writable(out):
+            kept = [n for n in files if (store.folder(key) / n).exists()]
             for name in kept:
                 shutil.copy2(store.folder(key) / name, out / name)
+        print(f"written to {out}: {', '.join(kept)}", file=sys.stderr)
+
+
+def _compute(spec: Any, out: Path | None, as_json: bool) -> None:
+    """Run in this process, copy the results to `out`, print the rows."""
+    from engine.runs import jobs, rows
+    from engine.runs.report import write_report
+
+    if spec.tune is not None:
+        return _calibrate(spec, False, out, as_json)
+    _make_out(out)
+    verification = jobs.run(spec, Ticker())
+    if out is not None:
+        _copy(verification.attrs["key"], out, ("verification.nc", "fields.nc", "spec.json"))
         write_report(verification, out / "report.html")
-        print(f"written to {out}: {', '.join([*kept, 'report.html'])}", file=sys.stderr)
+        print(f"written to {out}: report.html", file=sys.stderr)
     document = rows.document(verification)
-    show(document, as_json, rows.table(document))
+    return show(document, as_json, rows.table(document))
 
 
 @app.command()
@@ -140,7 +253,7 @@ def inspect(
     architecture: Annotated[str | None, typer.Option(help='what the checkpoint does not record, as JSON: {"num_heads": 16, …}')] = None,
     num_heads: Annotated[int | None, typer.Option(help="attention heads (no checkpoint of ClimaX records them)")] = None,
     members: Annotated[int, typer.Option(help="members to plan for", min=2)] = 20,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Preflight: format, backbone, keys, sites, replay error, units, grid, calendar, missing values, memory."""
     from engine.runs.inspect import inspect_files, inspection_text
@@ -173,7 +286,7 @@ def score(
     lead_time: Annotated[float | None, typer.Option(help="lead time in hours, where the forecast holds several")] = None,
     region: Annotated[str | None, typer.Option(help="a default region's name, or a box as JSON: [south, north, west, east]")] = None,
     seed: Annotated[int, typer.Option(help="seed of the bootstrap", min=0)] = 0,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Verify an ensemble from anywhere against observations: no model needed."""
     from engine.runs.score import score_files
@@ -196,7 +309,7 @@ def score(
 
 
 @app.command()
-def report(run: str, out: Annotated[Path, typer.Option(help="file to write")] = Path("report.html"), as_json: Json = False) -> None:
+def report(run: str, out: Annotated[Path, typer.Option(help="file to write")] = Path("report.html"), as_json: options.Json = False) -> None:
     """One self-contained HTML file of a run."""
     from engine.runs.jobs import result
     from engine.runs.report import write_report
@@ -210,7 +323,7 @@ def report(run: str, out: Annotated[Path, typer.Option(help="file to write")] = 
 def runs(
     action: Annotated[str, typer.Argument(help="list, show, cancel, resume or remove")] = "list",
     key: Annotated[str | None, typer.Argument(help="the run's key")] = None,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """List runs; show, cancel, resume or remove one."""
     from engine.runs import jobs
@@ -232,7 +345,7 @@ def runs(
 def benchmark(
     what: Annotated[str, typer.Argument(help="attention, sweep or scoring")],
     data: Annotated[Path | None, typer.Option(help="folder with the benchmark's data, where it needs one")] = None,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Measure: ratios of interleaved runs in one process, medians."""
     from engine.runs.benchmarks import measure, measured_text

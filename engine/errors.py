@@ -50,6 +50,10 @@ class ScoreError(EngineError):
     """A score that cannot be computed from what was given."""
 
 
+class CalibrationError(EngineError):
+    """Numbers from which no ν can be calibrated."""
+
+
 class RunError(EngineError):
     """A run that cannot be found, started, resumed or cancelled."""
 

@@ -154,6 +154,9 @@ class EnsembleView:
     """Thresholds of the exceedance scores, on `observed - climatology` (climatology 0 where None)."""
     spread_edges: tuple[float, ...] = ()
     """Inner bin edges of the spread-skill diagram, on the spread √((M+1)/M · variance), ascending, unit of the variable."""
+    intervals: Mapping[int, tuple[Array, Array]] = field(default_factory=dict)
+    """Central intervals that a post-hoc method gives: level in percent → lower and upper end `(case, *event)`, in place of the
+    members' own linear quantiles in coverage and width. NaN ends: no interval is known at that level, and neither are its scores."""
     _memo: dict[tuple[str, int], Any] = field(default_factory=dict, init=False, repr=False)
 
     def once(self, name: str, weights: Array, compute: "Callable[[EnsembleView, Array], Any]") -> Any:
@@ -310,6 +313,41 @@ class Method(ABC):
         """One ensemble of `members` for each case of the batch."""
 
 
+class PostHoc(ABC):
+    """A correction that follows any ensemble, learned on the calibration split only; one state for each variable and ν.
+
+    Shapes: members `(member, case, *space)` of one variable, `*space` `(H, W)` or empty for scalars; weights `(region, *space)` as
+    from `engine.kernels.area.region_weights`, the first region being the one that is learned on unless the method says otherwise.
+    A state is a dictionary of plain arrays (numbers or text, never objects): it is stored as npz.
+    """
+
+    key: str
+    title: str
+    reference: str
+    guarantee: str
+    """One plain sentence: what holds, and what breaks it."""
+    Params: type[BaseModel]
+
+    @abstractmethod
+    def fit(self, ensemble: EnsembleView, weights: Array, params: Any) -> dict[str, NDArray[Any]]:
+        """The state, from the calibration split's ensembles. Raises an EngineError where nothing can be learned from them."""
+
+    @abstractmethod
+    def apply(self, members: Array, state: Mapping[str, NDArray[Any]], params: Any, weights: Array) -> Array:
+        """Members after the correction, of the same shape and type; a missing member stays missing."""
+
+    def intervals(
+        self, members: Array, state: Mapping[str, NDArray[Any]], params: Any, weights: Array
+    ) -> Mapping[int, tuple[Array, Array]]:
+        """Intervals from the members before `apply`, in place of theirs: level in percent → lower, upper `(case, *space)`. None here."""
+        del members, state, params, weights
+        return {}
+
+    @abstractmethod
+    def report(self, state: Mapping[str, NDArray[Any]], params: Any) -> str:
+        """One or two sentences: by what rule the state came about, its numbers, and what it leaves out."""
+
+
 class Figure(ABC):
     """One figure: drawn for the screen by plotly and for export by matplotlib, both from the same tidy data.
 
@@ -320,6 +358,8 @@ class Figure(ABC):
 
     key: str
     title: str
+    reads: ClassVar[Literal["verification", "calibration"]] = "verification"
+    """Which result it is drawn from: a sweep's Verification, or a calibration."""
 
     @abstractmethod
     def data(self, verification: "xr.Dataset", **select: Any) -> Any:

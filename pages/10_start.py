@@ -9,7 +9,7 @@ from pages._parts.cards import error_card, plain
 from pages._parts.chart import chart
 from pages._parts.header import Looked, best_nu
 from pages._parts.progress import LIVE, ended_badly, follow
-from pages._parts.results import demo_key, stamp_of, verification_of
+from pages._parts.results import demo_key, is_calibration, stamp_of, verification_of
 from pages._parts.words import STATUS, headline, when
 
 TITLE = "Start"
@@ -90,4 +90,4 @@ if recent:
             plain(f"{STATUS[run.status]}{f' {run.share:.0%}' if run.status == 'running' else ''} · {when(run.created)}")
         if link.button("Open", key=f"open_{run.key}", type="tertiary"):
             choice.put(run=run.key)
-            st.switch_page("30_sweep.py", query_params={"run": run.key})
+            st.switch_page("35_calibrate.py" if is_calibration(run) else "30_sweep.py", query_params={"run": run.key})

@@ -8,7 +8,7 @@ import engine
 from pages._parts import choice
 from pages._parts.cards import empty, error_card, plain
 from pages._parts.progress import LIVE, follow
-from pages._parts.results import size_of
+from pages._parts.results import is_calibration, size_of
 from pages._parts.words import STATUS, size, when
 
 TITLE = "Runs"
@@ -39,16 +39,16 @@ def card(run: Any) -> None:
         name, state, buttons = st.columns([5, 2, 3], vertical_alignment="center")
         with name:
             st.text(run.title)
-            plain(
-                f"{run.key} · {when(run.created)} · ν = {', '.join(map(str, run.spec.get('nu', ())))} · M = {run.spec.get('members', '?')}"
-            )
+            nus = ", ".join(map(str, run.spec.get("nu", ())))
+            what = "calibration: chooses ν" if is_calibration(run) else f"ν = {nus} · M = {run.spec.get('members', '?')}"
+            plain(f"{run.key} · {when(run.created)} · {what}")
         with state:
             share = "" if run.status in ("done", "queued") else f" at {run.share:.0%}"
             st.html(f"<span class='nu-state nu-{run.status}'>{STATUS[run.status]}{share}</span>")
         with buttons, st.container(horizontal=True, horizontal_alignment="right", gap="small"):
             if run.status == "done" and st.button("Open", key=f"open_{run.key}", type="primary"):
                 choice.put(run=run.key)
-                st.switch_page("30_sweep.py", query_params={"run": run.key})
+                st.switch_page("35_calibrate.py" if is_calibration(run) else "30_sweep.py", query_params={"run": run.key})
             if run.status in ("failed", "cancelled") and st.button(
                 "Resume", key=f"resume_{run.key}", type="secondary" if run.message == "refused" else "primary"
             ):
@@ -65,7 +65,13 @@ def card(run: Any) -> None:
 
 def _files(key: str) -> None:
     links = []
-    for name, what in (("verification.nc", "all statistics"), ("fields.nc", "maps of single cases"), ("log.txt", "log")):
+    files = {
+        "verification.nc": "all statistics",
+        "calibration.nc": "how ν was chosen",
+        "fields.nc": "maps of single cases",
+        "log.txt": "log",
+    }
+    for name, what in files.items():
         if count := size_of(key, name):
             links.append(f"<a class='nu-export' href='results/{key}/{name}' download>{name}: {what}, {size(count)}</a>")
     st.html(f"<div class='nu-exports'>{''.join(links)}</div>" if links else "<p class='nu-note'>No files yet.</p>")

@@ -29,6 +29,8 @@ class TradeOff(Charted):
     title = "Which ν is honest, and what does honesty cost?"
     accepts = frozenset({"calibration"})
     nus = 1
+    hint = "<br>click to choose this ν"
+    ring = "ring: the ν now looked at"
 
     def table(self, s: Selection) -> Table:
         """One row a ν; `operating_point` names the points that the run chose on its calibration split."""
@@ -57,12 +59,15 @@ class TradeOff(Charted):
         chosen = operating_points(s.verification)
         honest = chosen.get("calibration_first", int(best["nu"]))
         accurate = chosen.get("score_oriented", int(sharp["nu"]))
-        title = self._message(s, honest, accurate, table)
-        names = [f"{s.label(n)}" + (f" · {p}" if p else "") for n, p in zip(table["nu"], table["operating_point"], strict=True)]
+        title = self.message(s, honest, accurate, table)
+        shown = self.named(table, y)
+        names = [
+            s.label(n) + (f" · {p}" if p else "") if n in shown else "" for n, p in zip(table["nu"], table["operating_point"], strict=True)
+        ]
         hover = [
             f"<b>{s.label(r.nu)}</b><br>CRPS {between(r.crps_fair, r.crps_fair_low, r.crps_fair_high)}{units}<br>"
             f"{'W₁(PIT)' if y == 'w1_pit' else 'coverage error'} "
-            f"{between(getattr(r, y), getattr(r, y + '_low'), getattr(r, y + '_high'))}<br>click to choose this ν"
+            f"{between(getattr(r, y), getattr(r, y + '_low'), getattr(r, y + '_high'))}{self.hint}"
             for r in table.itertuples()
         ]
         x_range, y_range = _range(table, "crps_fair", 0.16), _range(table, y, 0.1)
@@ -70,20 +75,17 @@ class TradeOff(Charted):
             y_range = (min(0.0, y_range[0]), y_range[1])
         places = _label_places(table["crps_fair"].to_numpy(), table[y].to_numpy(), names, x_range, y_range)
         xs, ys = table["crps_fair"].tolist(), table[y].tolist()
-        error = {
-            "low": table[y + "_low"].tolist(),
-            "high": table[y + "_high"].tolist(),
-            "x_low": table["crps_fair_low"].tolist(),
-            "x_high": table["crps_fair_high"].tolist(),
-        }
+        ends = {"low": f"{y}_low", "high": f"{y}_high", "x_low": "crps_fair_low", "x_high": "crps_fair_high"}
+        error = {end: table[name].where(table["nu"].isin(shown)).tolist() for end, name in ends.items()}
         layers: list[Layer] = [
             Line(xs, ys, colour="muted", width=1.4),
-            Points(xs, ys, colour="accent", size=9, hover=hover, values=table["nu"].tolist(), **error),
+            Points(xs, ys, colour="accent", size=9, hover=hover, values=table["nu"].tolist() if self.hint else None, **error),
         ]
         marked = [(p, x, v) for p, x, v in zip(table["operating_point"], xs, ys, strict=True) if p]
         layers += [Points([x], [v], colour="good", symbol="star" if "calibration" in p else "diamond", size=14) for p, x, v in marked]
         now = table[table["chosen"]]
-        layers.append(Points(now["crps_fair"].tolist(), now[y].tolist(), colour="second", symbol="ring", size=20))
+        if self.ring:
+            layers.append(Points(now["crps_fair"].tolist(), now[y].tolist(), colour="second", symbol="ring", size=20))
         bold = [f"<b>{n}</b>" if p or c else n for n, p, c in zip(names, table["operating_point"], table["chosen"], strict=True)]
         layers.append(Points(xs, ys, colour="ink", symbol="none", size=14, text=bold, place=places))
         if y == "w1_pit":
@@ -94,16 +96,22 @@ class TradeOff(Charted):
             label = f"coverage of the 95% interval minus {percent(s.nominal, 1)}"
         panel = Panel(Axis(f"error: fair CRPS{units}", x_range), Axis(label, y_range, percent=y != "w1_pit"), tuple(layers))
         footer = s.footer("CRPS: fair estimator", f"bars on both axes: {s.bootstrap()}")
-        subtitle = f"{s.subject(nu=False)} · one point per ν; ring: the ν now looked at"
+        subtitle = f"{s.subject(nu=False)} · one point per ν{f'; {self.ring}' if self.ring else ''}"
         if int(best["nu"]) != honest:
             subtitle += f" · lowest on this data: {s.label(int(best['nu']))}"
         return Chart(title, subtitle, footer, (panel,), height=520)
 
-    def _message(self, s: Selection, best: int, sharp: int, table: Table) -> str:
+    def named(self, table: Table, y: str) -> set[int]:
+        """The ν whose points have a name and bars beside them: all."""
+        del y
+        return set(table["nu"])
+
+    def message(self, s: Selection, best: int, sharp: int, table: Table) -> str:
+        """Both operating points, and what the honest one costs in error where both were scored."""
         if best == sharp:
             return f"{s.label(best)} is chosen for honesty and for accuracy alike"
         rows = table.set_index("nu")["crps_fair"]
-        cost = rows[best] / rows[sharp] - 1
+        cost = rows[best] / rows[sharp] - 1 if {best, sharp} <= set(rows.index) else 0.0
         return (
             f"{s.label(best)} is chosen for honesty, {s.label(sharp)} for accuracy ({percent(1 - 1 / (1 + cost), 1)} less error)"
             if cost > 0

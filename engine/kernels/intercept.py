@@ -94,7 +94,7 @@ _PROCESS = _ProcessState()
 @contextmanager
 def stochastic_attention(
     model: nn.Module,
-    nu: int | None = 4,
+    nu: int | Sequence[int] | None = 4,
     seed: int = 0,
     member: int | Sequence[int] | Tensor = 0,
     cases: Sequence[int] | Tensor | None = None,
@@ -103,7 +103,8 @@ def stochastic_attention(
 ) -> Iterator[StochasticAttention]:
     """Context in which a forward of `model` gives one stochastic member; the model is restored on exit, also after an error.
 
-    Arguments: `nu`, draws a query, 1 to 10^6, or None to recompute each call deterministically by the same path; `seed`;
+    Arguments: `nu`, draws a query, 1 to 10^6, or one such number for each attention call in call order (the papers share one
+    among all), or None to recompute each call deterministically by the same path; `seed`;
     `member`, one number or one a row; `cases`, ids of the rows (default 0…B-1), B the first dimension of the model's first
     tensor argument; `sites`, None for all, indices, or a glob or regular expression over the calling module's name.
     `spread` starts from one row that all members share (`member` and `cases` have the length of the result): the first
@@ -113,7 +114,10 @@ def stochastic_attention(
     Raises ValueError for a `nu` out of range; AttentionError where attention rows are no multiple of the cases, where a
     forward meets no attention at all, or none that `sites` selects.
     """
-    check_nu(nu)
+    for each in nu if isinstance(nu, Sequence) else (nu,):
+        check_nu(each)
+    if isinstance(nu, Sequence) and not nu:
+        raise ValueError("nu is an empty sequence; give one number, or one for each attention call")
     members = member if isinstance(member, int) else [int(m) for m in torch.as_tensor(member).flatten().tolist()]
     members = members[0] if isinstance(member, Tensor) and member.dim() == 0 and not isinstance(members, int) else members
     ids = None if cases is None else [int(case) for case in torch.as_tensor(cases).tolist()]

@@ -20,7 +20,7 @@ from engine.kernels.attention import as_sdpa, attention_rows, average_members, f
 from engine.kernels.multihead import multi_head_attention
 from engine.kernels.multinomial import Rows, draw_counts
 from engine.kernels.noise import RowKeys
-from engine.kernels.sites import SiteTracker
+from engine.kernels.sites import Site, SiteTracker
 
 _FUSED = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
 _FUSED_CPU = ("query", "key", "value", "dropout_p", "is_causal", "attn_mask", "scale")
@@ -29,9 +29,12 @@ _DROPOUTS += ("feature_dropout", "feature_dropout_", "feature_alpha_dropout", "f
 
 
 class AttentionMode(TorchFunctionMode):
-    """Intercepts torch functions for one tracked model; `nu` draws a query, or None for the deterministic replay."""
+    """Intercepts torch functions for one tracked model; `nu` draws a query, or None for the deterministic replay.
 
-    def __init__(self, tracker: SiteTracker, nu: int | None) -> None:
+    A sequence gives each attention call its own, by the call's number; calls beyond its end take its last.
+    """
+
+    def __init__(self, tracker: SiteTracker, nu: int | Sequence[int] | None) -> None:
         super().__init__()
         self.tracker, self.nu = tracker, nu
         self.softmaxes: list[tags.Softmax] = []
@@ -50,6 +53,10 @@ class AttentionMode(TorchFunctionMode):
             **dict.fromkeys(_DROPOUTS, self._dropout),
         }
 
+    def _draws(self, site: Site) -> int | None:
+        """ν of one attention call."""
+        return self.nu[min(site.index, len(self.nu) - 1)] if isinstance(self.nu, Sequence) else self.nu
+
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         """Hand attention, softmax and what may follow it to a handler; everything else runs untouched."""
         kwargs = kwargs or {}
@@ -67,8 +74,9 @@ class AttentionMode(TorchFunctionMode):
             return func(q, k, v, **{n: value for n, value in call.items() if n not in ("query", "key", "value")})
         q4, k4, v4, mask = four_dimensions(q, k, v, call.get("attn_mask"), call.get("enable_gqa", False))
         with torch.autocast(q.device.type, enabled=False):
-            rows = attention_rows(q4, k4, mask, call.get("is_causal", False), call.get("scale"), self.nu)
-            return as_sdpa(average_members(rows, v4, self.nu, keys)[0], q)
+            nu = self._draws(site)
+            rows = attention_rows(q4, k4, mask, call.get("is_causal", False), call.get("scale"), nu)
+            return as_sdpa(average_members(rows, v4, nu, keys)[0], q)
 
     def _fused_parts(self, name: str, func: Callable[..., Any], args: tuple, kwargs: dict) -> Any:
         """A decomposed export's call returns the log-sum-exp too, which only a backward pass reads."""
@@ -82,7 +90,7 @@ class AttentionMode(TorchFunctionMode):
 
         def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, need_weights: bool) -> tuple[Tensor, Tensor | None]:
             site, keys = self.tracker.place("T2", q.shape, k.shape, len(q))
-            nu = self.nu if site.active else None
+            nu = self._draws(site) if site.active else None
             with torch.autocast(q.device.type, enabled=False):
                 out, used = average_members(attention_rows(q, k, mask, False, None, nu), v, nu, keys, need_weights)
             return out.to(q.dtype), used
@@ -162,7 +170,8 @@ class AttentionMode(TorchFunctionMode):
                 remedy="Repeat the rows for each member and leave spread off.",
             )
         source = (weights if tag.source is None else tag.source).float()
-        drawn = source if self.nu is None else _drawn_weights(source.detach(), self.nu, keys)
+        nu = self._draws(site)
+        drawn = source if nu is None else _drawn_weights(source.detach(), nu, keys)
         parts = [x.float() if isinstance(x, Tensor) and x.is_floating_point() else x for x in values]
         parts[position] = drawn
         with torch.autocast(weights.device.type, enabled=False):

@@ -7,7 +7,7 @@ O(ν^−½) [derived], so both are reported.
 """
 
 import math
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -31,10 +31,14 @@ class StochasticAttention(Method):
     uses_nu = True
 
     class Params(BaseModel):
-        """Which attention calls are sampled."""
+        """Which attention calls are sampled, and which of them differ from the shared ν."""
 
         model_config = ConfigDict(extra="forbid", frozen=True)
         sites: str | None = Field(default=None, description="pattern over the attention modules' names, e.g. blocks.*; default: all")
+        nu_of: dict[str, Annotated[int, Field(ge=1, le=10**6)]] = Field(
+            default_factory=dict,
+            description="ν of the attention modules that a pattern names, instead of the shared one; the first that matches",
+        )
 
     def predict(
         self, backbone: Backbone, batch: Batch, *, state: Any, params: Any, nu: int, members: int, seed: int, shared: dict[str, Any]
@@ -42,11 +46,20 @@ class StochasticAttention(Method):
         """Case by case, so that no case's numbers depend on its neighbours in the batch."""
         del state
         active = active_sites(backbone.sites(), params.sites)
-        rows = [self._case(backbone, batch, i, active, nu, members, seed, shared) for i in range(len(batch.cases))]
+        draws = nu_by_site(backbone.sites(), nu, params.nu_of)
+        rows = [self._case(backbone, batch, i, active, draws, members, seed, shared) for i in range(len(batch.cases))]
         return Ensemble(np.stack(rows, axis=1))
 
     def _case(
-        self, backbone: Backbone, batch: Batch, i: int, active: tuple[int, ...], nu: int, members: int, seed: int, shared: dict[str, Any]
+        self,
+        backbone: Backbone,
+        batch: Batch,
+        i: int,
+        active: tuple[int, ...],
+        nu: int | tuple[int, ...],
+        members: int,
+        seed: int,
+        shared: dict[str, Any],
     ) -> np.ndarray:
         import torch
 
@@ -86,6 +99,23 @@ def active_sites(names: tuple[str, ...], pattern: str | None) -> tuple[int, ...]
             remedy="Try '*' or 'blocks.*'.",
         )
     return chosen
+
+
+def nu_by_site(names: tuple[str, ...], shared: int, nu_of: dict[str, int]) -> int | tuple[int, ...]:
+    """ν of each attention call: that of the first pattern that matches its module's name, else the shared one."""
+    from fnmatch import fnmatchcase
+
+    idle = [p for p in nu_of if not any(fnmatchcase(name, p) for name in names)]
+    if idle:
+        raise SpecError(
+            "params.nu_of",
+            found=f"{idle[0]!r}, which matches none",
+            expected=f"patterns over {', '.join(names[:12])}",
+            remedy="Mend the pattern, or leave it out.",
+        )
+    if not nu_of:
+        return shared
+    return tuple(next((nu for p, nu in nu_of.items() if fnmatchcase(name, p)), shared) for name in names)
 
 
 ENTRIES = (StochasticAttention(),)

@@ -27,7 +27,7 @@ def write_fields(plan: Plan, shards: list[Shard], files: dict[str, Path], path: 
     kept: list[dict[str, NDArray]] = []
     for lead in range(len(plan.lead_hours)):
         found: dict[str, list[NDArray]] = {}
-        for shard in (s for s in shards if s.split == "verify" and s.lead == lead):
+        for shard in (s for s in shards if s.lead == lead):
             with np.load(files[shard.name], allow_pickle=False) as file:
                 for name in file.files:
                     if name.startswith("map:"):

@@ -1,7 +1,7 @@
 """From finished shards to `verification.nc` and `fields.nc`: merge in shard order, bootstrap, name and label everything."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,11 @@ from engine.runs import operating
 from engine.runs.accumulate import ShardStatistics, finalise
 from engine.runs.fields import SPACE, write, write_fields
 from engine.runs.gridsums import add_exactly
+from engine.runs.landscape import Landscape
 from engine.runs.plan import Plan, Shard
+from engine.runs.posthoc import State
 from engine.runs.verification import LEVELS
-from engine.types import Array, Score
+from engine.types import Array, PostHoc, Score
 
 DIMENSIONS = {
     "rank_counts": ("rank",), "rank_low": ("rank",), "rank_high": ("rank",), "coverage_map": ("level",), "rank_map": ("rank_bin",),
@@ -33,11 +35,19 @@ REFERENCE = ("rmse", "acc")
 """Scores of the deterministic forecast, stored beside the ensemble's."""
 
 
-def finish(plan: Plan, shards: list[Shard], folder: Path) -> None:
+def finish(plan: Plan, shards: list[Shard], folder: Path, landscape: Landscape | None, states: Mapping[tuple[int, str], State]) -> None:
     """Write both files, each whole or not at all."""
     files = {s.name: folder / "shards" / f"{s.name}.npz" for s in shards}
-    verification = _verification(plan, shards, files)
+    verification = _verification(plan, shards, files, landscape)
     verification.attrs["key"] = folder.name
+    entry, params = plan.posthoc
+    if entry is not None:
+        said = {str(nu): entry.report(states[nu, plan.variables[0]], params) for nu in plan.nu}
+        given = type(entry).intervals is not PostHoc.intervals
+        about = {"method": entry.key, "title": entry.title, "guarantee": entry.guarantee, "intervals": given, "learned": said}
+        verification.attrs["posthoc"] = json.dumps(about, ensure_ascii=False)
+        if given:  # intervals that are given promise the level itself
+            verification.attrs["nominal_95"] = 0.95
     encoding: dict[str, Any] = {
         str(n): {"zlib": True, "complevel": 4} for n, v in verification.variables.items() if v.ndim > 1 and v.dtype.kind == "f"
     }
@@ -51,7 +61,7 @@ def _merged(shards: list[Shard], files: dict[str, Path], lead: int, prefix: str)
     parts: list[ShardStatistics] = []
     grid: dict[str, Array] = {}
     for shard in shards:
-        if shard.split != "verify" or shard.lead != lead:
+        if shard.lead != lead:
             continue
         with np.load(files[shard.name], allow_pickle=False) as file:
             part = ShardStatistics.from_arrays({n: file[n] for n in file.files if n.startswith(prefix)}, prefix)
@@ -102,7 +112,7 @@ class _Arrays:
                 self.put("_".join(filter(None, (stem, "deterministic", end))), array, ("region", "lead_time", "variable"), (), at)
 
 
-def _verification(plan: Plan, shards: list[Shard], files: dict[str, Path]) -> xr.Dataset:
+def _verification(plan: Plan, shards: list[Shard], files: dict[str, Path], landscape: Landscape | None) -> xr.Dataset:
     spec = plan.spec
     options = {"replicates": spec.bootstrap, "seed": spec.seed}
     arrays, blocks = _Arrays(plan), []
@@ -118,7 +128,7 @@ def _verification(plan: Plan, shards: list[Shard], files: dict[str, Path]) -> xr
                 stats = _merged(shards, files, lead, f"{nu}/{variable}/")
                 values = finalise(stats, plan.scores, members=spec.members, block=block, **options)
                 arrays.score(values, {"nu": n, "lead_time": lead, "variable": v})
-    return _described(plan, xr.Dataset(arrays.variables, _coordinates(plan)), files, shards, max(blocks))
+    return _described(plan, xr.Dataset(arrays.variables, _coordinates(plan)), files, shards, max(blocks), landscape)
 
 
 def of_one_member(scores: Sequence[Score]) -> list[str]:
@@ -149,13 +159,14 @@ def _coordinates(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _described(plan: Plan, dataset: xr.Dataset, files: dict[str, Path], shards: list[Shard], block: int) -> xr.Dataset:
+def _described(
+    plan: Plan, dataset: xr.Dataset, files: dict[str, Path], shards: list[Shard], block: int, landscape: Landscape | None
+) -> xr.Dataset:
     spec = plan.spec
     seconds = np.zeros(len(plan.nu))
     for shard in shards:
-        if shard.split == "verify":
-            with np.load(files[shard.name], allow_pickle=False) as file:
-                seconds += file["seconds"]
+        with np.load(files[shard.name], allow_pickle=False) as file:
+            seconds += file["seconds"]
     dataset["seconds"] = ("nu", seconds, {"units": "s", "long_name": "time of all member forwards at this ν"})
     for score in plan.scores:
         if score.key in dataset:
@@ -169,7 +180,7 @@ def _described(plan: Plan, dataset: xr.Dataset, files: dict[str, Path], shards: 
                 estimator=score.estimator,
                 reference=score.reference,
             )
-    points = operating.choose(plan, dataset, [files[s.name] for s in shards if s.split == "calibrate"])
+    points = operating.choose(plan, dataset, landscape)
     dataset.attrs = {
         "command": spec.command(),
         "spec": spec.model_dump_json(),

@@ -11,8 +11,8 @@ import numpy as np
 from engine.errors import ScoreError
 from engine.kernels.area import flat
 from engine.kernels.pit import bins_that_divide, pit_interval
-from engine.kernels.quantiles import central, linear_quantiles
 from engine.runs.verification import LEVELS
+from engine.scoring.coverage import quantile_interval
 from engine.types import Array, EnsembleView
 
 
@@ -52,13 +52,14 @@ class GridSums:
             "error2": view.error2,
         }
         if self.members > 1:
-            count = None if view.complete else view.count
             inside = []
             for level in LEVELS:
-                low, high = (linear_quantiles(view.ordered, p, count) for p in central(level))
-                inside.append((view.observed >= low) & (view.observed <= high))
-            fields["coverage"] = np.stack(inside, axis=1).astype(np.float64)
-            low, high = (linear_quantiles(view.ordered, p, count) for p in central(95))
+                low, high = quantile_interval(view, level)
+                # an interval that a post-hoc method leaves out is unknown, which is not the same as missed
+                held = ((view.observed >= low) & (view.observed <= high)).astype(np.float64)
+                inside.append(np.where(np.isnan(low) & valid, np.nan, held))
+            fields["coverage"] = np.stack(inside, axis=1)
+            low, high = quantile_interval(view, 95)
             with np.errstate(invalid="ignore", divide="ignore"):
                 fields |= {"width_95": high - low, "spread2": view.variance * (view.count + 1) / view.count}
             fields["rank"] = self._ranks(view)

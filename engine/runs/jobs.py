@@ -7,6 +7,7 @@ outlives the process that started it.
 
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -46,7 +47,7 @@ def _record(spec: RunSpec) -> str:
         if known is None:
             connection.execute(
                 "INSERT INTO runs (key, title, status, spec, created) VALUES (?, ?, 'queued', ?, ?)",
-                (key, spec.title or f"{spec.checkpoint.stem}: {spec.method}", text, time.time()),
+                (key, spec.title or f"{spec.checkpoint.stem}: {'calibration' if spec.tune else spec.method}", text, time.time()),
             )
         elif known["status"] in ("failed", "cancelled") or _lost(known["status"], path):
             # the same content may lie elsewhere now: the newer spec's paths are the ones that exist
@@ -59,7 +60,7 @@ def _record(spec: RunSpec) -> str:
 
 def _lost(status: str, path: Path) -> bool:
     """A finished run whose results are no longer there."""
-    return status == "done" and not (path / "verification.nc").exists()
+    return status == "done" and not any((path / name).exists() for name in store.RESULTS)
 
 
 def submit(spec: RunSpec | dict[str, Any]) -> str:
@@ -202,13 +203,23 @@ def resume(key: str) -> None:
 
 
 def remove(key: str) -> None:
-    """Cancel where needed, and delete the run's row and folder."""
+    """Cancel where needed, and delete the run's row and folder, and the evaluations that only this run used."""
     cancel(key)
     store.forget(key)
+    _forget_evaluations()
+
+
+def _forget_evaluations() -> None:
+    """Remove the evaluations of calibration splits that no run refers to any more."""
+    kept = {p.read_text() for p in settings().runs.glob("*/landscape")}
+    for place in (settings().home / "evaluations").glob("*"):
+        if place.name not in kept:
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def result(key: str) -> "xr.Dataset":
-    """The Verification of a finished run."""
+    """The Verification of a finished run; of a calibration its own result (`engine.runs.calibration`)."""
+    from engine.runs.calibration import open_calibration
     from engine.runs.verification import open_verification
 
     state = progress(key)
@@ -216,4 +227,4 @@ def result(key: str) -> "xr.Dataset":
         raise RunError(**{"what": state.error["what"], **{k: state.error[k] for k in ("found", "expected", "remedy")}})
     if state.status != "done":
         raise RunError(f"run {key}", found=f"status {state.status}", expected="status done", remedy="Wait until it is done, or resume it.")
-    return open_verification(store.folder(key))
+    return (open_calibration if state.spec.get("tune") else open_verification)(store.folder(key))

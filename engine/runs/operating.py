@@ -3,45 +3,46 @@
     calibration-first   argmin of the residual-scale loss  L(ν) = mean (R − Z)²   over the grid (arXiv 2604.19530, reading "grid")
     score-oriented      argmin of fair CRPS
 
-What a sweep offers is the grid's own minimum; it refines neither between the grid's values.
+What a sweep offers is the grid's own minimum; a calibration (`engine.runs.calibrate`) refines it between the grid's values,
+and a sweep that verifies what a calibration found has its points from there.
 """
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from engine.runs.landscape import Landscape
 from engine.runs.plan import Plan
+from engine.runs.scales import norm, score
+from engine.runs.tune import Tune
 
 
-def choose(plan: Plan, verification: xr.Dataset, files: list[Path]) -> dict[str, dict[str, Any]]:
+def choose(plan: Plan, verification: xr.Dataset, landscape: Landscape | None) -> dict[str, dict[str, Any]]:
     """Both points: `nu`, the split it was `chosen_on`, the `rule`, and whether it stands at the `edge` of the grid.
 
     Neither where nothing tells: without a valid point, or without the scores that they are chosen by.
     """
     nu = list(plan.nu)
-    if files:
-        parts = []
-        for path in files:
-            with np.load(path, allow_pickle=False) as file:
-                parts.append({name: file[name] for name in file.files})
-        joined = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
-        residual, perturbation = joined["residual"], joined["perturbation"]  # (case,), (case, nu, member)
+    if plan.spec.chosen:
+        return {
+            name: {"nu": n, "chosen_on": "calibrate", "rule": "found by a calibration", "edge": False}
+            for name, n in plan.spec.chosen.items()
+        }
+    if landscape is not None:
+        evaluations = [landscape.evaluate(n) for n in nu]
+        scale = plan.backbone.output_sd[plan.outputs]
+        residual = norm(landscape.residual, scale, Tune())
+        perturbation = np.stack([norm(e.square, scale, Tune()) for e in evaluations])  # (ν, case, member)
         # a case without one valid point says nothing
-        seen = np.isfinite(residual) & np.isfinite(joined["crps_fair"]).all(axis=1)
+        seen = np.isfinite(residual)
         if not seen.any():
             return {}
-        residual, perturbation = residual[seen], perturbation[seen]
-        loss = ((perturbation - residual[:, None, None]) ** 2).mean(axis=(0, 2))
-        crps = joined["crps_fair"][seen].mean(axis=0)
+        loss = ((perturbation[:, seen] - residual[seen, None]) ** 2).mean(axis=(1, 2))
+        crps = np.array([score(e.statistics[plan.variables[0]], "crps_fair") for e in evaluations])
         where, rule = "calibrate", "least residual-scale loss"
-        curves = {
-            "loss": loss,
-            "crps_fair": crps,
-            "scale": perturbation.mean(axis=(0, 2)),
-            "target_scale": np.full(len(nu), residual.mean()),
-        }
+        target = np.full(len(nu), residual[seen].mean())
+        curves = {"loss": loss, "crps_fair": crps, "scale": perturbation[:, seen].mean(axis=(1, 2)), "target_scale": target}
     else:
         first = verification.isel(region=0, lead_time=0, variable=0)
         if "w1_pit" not in first or "crps_fair" not in first:

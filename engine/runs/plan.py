@@ -13,9 +13,10 @@ from engine.data import open_dataset
 from engine.errors import SpecError
 from engine.kernels.area import REGIONS, region_mask, region_weights
 from engine.runs.doctor import device
+from engine.runs.posthoc import settle
 from engine.runs.spec import RunSpec
 from engine.safety import memory_limit
-from engine.types import Array, Backbone, Case, Dataset, Method, Score
+from engine.types import Array, Backbone, Case, Dataset, Method, PostHoc, Score
 
 FIELDS_LIMIT = 64 * 2**20
 """Bytes up to which the maps of all cases are stored; beyond, those of evenly spaced cases."""
@@ -26,7 +27,6 @@ class Shard:
     """Cases between two checkpoints of a run; `name` is its file."""
 
     name: str
-    split: str
     lead: int
     cases: tuple[Case, ...]
 
@@ -53,6 +53,8 @@ class Plan:
     scores: tuple[Score, ...]
     map_cases: frozenset[int]
     nu: tuple[int, ...]
+    posthoc: tuple[PostHoc | None, Any] = (None, None)
+    """The post-hoc method that follows the ensemble, and its parameters."""
 
     @property
     def outputs(self) -> list[int]:
@@ -73,26 +75,40 @@ class Plan:
         """Anomaly scores can be computed."""
         return self.backbone.climatology(self.backbone.prepare(self.dataset, self.cases[0][:1])) is not None
 
+    @property
+    def learning(self) -> int:
+        """Member forwards on the calibration split at the grid's ν, for operating points and for a post-hoc method."""
+        members = self.spec.calibrate_members if self.chooses else 0
+        return len(self.calibrate) * len(self.nu) * (members + (self.spec.members if self.posthoc[0] else 0))
+
+    @property
+    def chooses(self) -> bool:
+        """The operating points are chosen here: there is something to choose, and nothing was chosen before."""
+        return bool(self.calibrate) and self.method.uses_nu and not self.spec.chosen
+
     def shards(self) -> Iterator[Shard]:
-        """All shards in order: calibration first, since its result is small and says early if something is wrong."""
+        """All shards in order."""
         size = self.spec.shard_cases
-        for start in range(0, len(self.calibrate), size):
-            cases = self.calibrate[start : start + size]
-            yield Shard(f"calibrate-{start:06d}-{len(cases)}", "calibrate", 0, cases)
         for lead, all_cases in enumerate(self.cases):
             for start in range(0, len(all_cases), size):
                 cases = all_cases[start : start + size]
-                yield Shard(f"verify-{lead:02d}-{start:06d}-{len(cases)}", "verify", lead, cases)
+                yield Shard(f"verify-{lead:02d}-{start:06d}-{len(cases)}", lead, cases)
 
     def work(self, shard: Shard) -> int:
         """Member forwards of a shard: the unit of progress."""
-        members = self.spec.calibrate_members if shard.split == "calibrate" else self.spec.members
-        return len(shard.cases) * len(self.nu) * members
+        return len(shard.cases) * len(self.nu) * self.spec.members
 
 
 def make_plan(spec: RunSpec) -> Plan:
     """Open what the spec names and settle its defaults. Raises with the first thing that does not fit."""
     method: Method = registry.get("methods", spec.method)
+    if isinstance(method, PostHoc):
+        raise SpecError(
+            f"method {method.key!r}",
+            found="a post-hoc method, which follows an ensemble",
+            expected="a method that makes one",
+            remedy=f"Name the method that makes the ensemble, and give this one as --posthoc {method.key}.",
+        )
     if getattr(method, "single", False):
         raise SpecError(
             f"method {method.key!r}",
@@ -101,6 +117,7 @@ def make_plan(spec: RunSpec) -> Plan:
             remedy="Run such a method: every run verifies the deterministic forecast beside it (rmse_deterministic, acc_deterministic).",
         )
     params = _params(method, spec.params)
+    posthoc = settle(spec.posthoc, spec.posthoc_params) if spec.posthoc else (None, None)
     paths = {name: getattr(spec, name) for name in ("normalisation", "climatology") if getattr(spec, name)}
     backbone = open_checkpoint(spec.checkpoint, **spec.architecture, **paths)
     backbone.module.to(device())
@@ -117,7 +134,7 @@ def make_plan(spec: RunSpec) -> Plan:
         )
     nu = spec.nu if method.uses_nu else spec.nu[:1]
     by_lead = _cases(dataset, tuple(leads), spec.max_cases)
-    calibrate = tuple(find_cases(dataset, leads[0], "calibrate", spec.calibrate_cases)) if spec.calibrate and method.uses_nu else ()
+    calibrate = tuple(find_cases(dataset, leads[0], "calibrate", spec.calibrate_cases)) if spec.calibrate else ()
     latitude, longitude = dataset.fields["latitude"].values, dataset.fields["longitude"].values
     # a default region that the grid does not reach is left out; one that the user drew and that is empty is an error
     regions = {n: box for n, box in REGIONS.items() if region_mask(latitude, longitude, box).any()} | spec.regions
@@ -127,7 +144,7 @@ def make_plan(spec: RunSpec) -> Plan:
     plan = Plan(
         spec, backbone, dataset, method, params, tuple(leads), tuple(variables), by_lead, calibrate, regions,
         region_weights(latitude, longitude, regions), thresholds, edges, (),
-        _map_cases(spec, by_lead, len(nu), len(variables), dataset.grid), nu,
+        _map_cases(spec, by_lead, len(nu), len(variables), dataset.grid), nu, posthoc,
     )  # fmt: skip
     _refuse_what_does_not_fit(plan)
     return replace(plan, scores=_scores(spec, plan.has_climatology))
@@ -201,11 +218,14 @@ def memory_needed(backbone: Backbone, *, members: int, nu: int, variables: int, 
 def _refuse_what_does_not_fit(plan: Plan) -> None:
     spec = plan.spec
     need = memory_needed(plan.backbone, members=spec.members, nu=len(plan.nu), variables=len(plan.variables), shard_cases=spec.shard_cases)
+    if plan.posthoc[0]:  # it learns from all calibration cases of one ν together
+        points = plan.backbone.grid[0] * plan.backbone.grid[1]
+        need += len(plan.calibrate) * (spec.members * len(plan.backbone.out_variables) * 4 + spec.members * 20) * points
     limit = memory_limit()
     if need > limit:
         raise SpecError(
             "memory",
             found=f"{need / 2**30:.1f} GiB needed",
             expected=f"at most {limit / 2**30:.1f} GiB",
-            remedy="Fewer members, fewer ν, or NUSCOPE_MEMORY_LIMIT.",
+            remedy="Fewer members, fewer ν, fewer calibrate_cases for a post-hoc method, or NUSCOPE_MEMORY_LIMIT.",
         )

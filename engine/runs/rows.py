@@ -47,6 +47,7 @@ def document(verification: "xr.Dataset") -> dict[str, Any]:
         "command": verification.attrs["command"],
         "changes": json.loads(verification.attrs.get("changes", "[]")),
         "notes": json.loads(verification.attrs.get("notes", "[]")),
+        "posthoc": json.loads(verification.attrs.get("posthoc") or "null"),
         "rows": rows(verification),
         "regions": {str(region): rows(verification, region=str(region)) for region in verification.region.values[1:]},
     }
@@ -62,7 +63,10 @@ def table(document: dict[str, Any]) -> str:
     text += ["  ".join(cell.rjust(w) for cell, w in zip(line, widths, strict=True)) for line in [head, *lines]]
     text += [f"changed: {line}" for line in document["changes"] if "dimensions renamed" not in line]
     text += [f"note: {line}" for line in document["notes"]]
+    if after := document["posthoc"]:
+        text += [f"after {after['title']}: {after['guarantee']}"] + [f"  ν = {nu}: {said}" for nu, said in after["learned"].items()]
     points = document["operating_points"]
     text += [f"{name.replace('_', '-')}: ν = {p['nu']} ({p['rule']}; chosen on the {p['chosen_on']} split)" for name, p in points.items()]
-    text += [f"a perfect ensemble of this M covers {document['nominal_95']:.1%} with its central 95 % interval", f"run {document['key']}"]
+    promise = after["title"] + " promises" if after and after["intervals"] else "a perfect ensemble of this M covers"
+    text += [f"{promise} {document['nominal_95']:.1%} with its central 95 % interval", f"run {document['key']}"]
     return "\n".join(text)

@@ -6,15 +6,18 @@ import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, field_validator, model_validator
 
 import engine
 from engine.errors import SpecError
 from engine.kernels.area import REGIONS
+from engine.runs.tune import NU_MAX, Tune
 from engine.settings import DEMO
 
 Box = tuple[FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat]
-NU_MAX = 10**6
+POINTS = ("calibration_first", "score_oriented")
+VERIFIED = ("nu", "scores", "regions", "thresholds", "maps", "chosen", "posthoc", "posthoc_params")
+"""Fields that concern verification alone: a calibration's numbers do not depend on them."""
 BESIDE = ("normalisation.nc", "normalize_mean.npz")
 """Where a checkpoint's normalisation is looked for when none is named: beside it."""
 
@@ -55,6 +58,12 @@ class RunSpec(BaseModel):
     maps: bool = Field(default=True, description="store maps of single cases")
     bootstrap: int = Field(default=500, ge=100, le=20_000, description="block-bootstrap replicates")
     shard_cases: int = Field(default=4, ge=1, description="cases between two checkpoints of the run")
+    tune: Tune | None = Field(default=None, description="choose ν on the calibration split, instead of verifying over a grid of ν")
+    chosen: dict[str, Annotated[int, Field(ge=1, le=NU_MAX)]] = Field(
+        default_factory=dict, description="operating points that a calibration found before: calibration_first, score_oriented"
+    )
+    posthoc: str = Field(default="", description="a post-hoc method that follows the ensemble, fitted on the calibration split")
+    posthoc_params: dict[str, Any] = Field(default_factory=dict, description="its parameters")
     title: str = Field(default="", max_length=200, description="a name for people")
 
     @field_validator("nu")
@@ -71,6 +80,21 @@ class RunSpec(BaseModel):
             if not -90 <= south < north <= 90:
                 raise ValueError(f"region {name!r}: south {south} and north {north} must be -90 ≤ south < north ≤ 90")
         return regions
+
+    @field_validator("chosen")
+    @classmethod
+    def _known_points(cls, chosen: dict[str, int]) -> dict[str, int]:
+        strange = sorted(set(chosen) - set(POINTS))
+        if strange:
+            raise ValueError(f"{', '.join(strange)}: the operating points are {' and '.join(POINTS)}")
+        return chosen
+
+    @model_validator(mode="after")
+    def _with_something_to_learn_from(self) -> "RunSpec":
+        needing = "a calibration" if self.tune else f"post-hoc method {self.posthoc}" if self.posthoc else ""
+        if needing and not self.calibrate:
+            raise ValueError(f"{needing} needs calibration files (field calibrate, option --calibrate): it never sees what is verified on")
+        return self
 
     @field_validator("architecture")
     @classmethod
@@ -111,28 +135,46 @@ class RunSpec(BaseModel):
 
     def key(self) -> str:
         """16 hex digits: hash of the canonical spec with the files' contents in place of their names."""
-        plain = self.model_dump(mode="json", exclude={"title", "shard_cases", *self.files(), "normalisation", "climatology"})
-        plain["files"] = {role: [content_hash(p) for p in _read_with(paths)] for role, paths in self.files().items()}
+        idle = {"title", "shard_cases", *self.files(), "normalisation", "climatology"} | (set(VERIFIED) if self.tune else set())
+        plain = self.model_dump(mode="json", exclude=idle)
+        plain["files"] = contents(self)
         plain["engine"] = engine.__version__
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]
 
     def command(self) -> str:
         """The command line that computes the same."""
-        parts = ["python -m engine sweep", "--checkpoint", shlex.quote(str(self.checkpoint))]
+        parts = [f"python -m engine {'calibrate' if self.tune else 'sweep'}", "--checkpoint", shlex.quote(str(self.checkpoint))]
         for option, paths in (("--data", self.data), ("--calibrate", self.calibrate)):
             for path in paths:
                 parts += [option, shlex.quote(str(path))]
-        parts += ["--nu", ",".join(map(str, self.nu)), "--members", str(self.members), "--seed", str(self.seed)]
-        defaults = RunSpec(checkpoint=self.checkpoint, data=self.data)
-        for name in type(self).model_fields:
-            value = getattr(self, name)
-            if name in {"checkpoint", "data", "calibrate", "nu", "members", "seed", "title", "shard_cases"} or value == getattr(
-                defaults, name
-            ):
-                continue
-            text = ",".join(map(str, value)) if isinstance(value, tuple) else json.dumps(value) if isinstance(value, dict) else str(value)
-            parts += ["--no-maps"] if name == "maps" else [f"--{name.replace('_', '-')}", shlex.quote(text)]
-        return " ".join(parts)
+        parts += [] if self.tune else ["--nu", ",".join(map(str, self.nu)), "--members", str(self.members)]
+        parts += ["--seed", str(self.seed)]
+        said = {"checkpoint", "data", "calibrate", "nu", "seed", "title", "shard_cases", "tune"} | set(
+            VERIFIED if self.tune else ("members",)
+        )
+        parts += _options(self, RunSpec(checkpoint=self.checkpoint, data=self.data), said)
+        return " ".join(parts + (_options(self.tune, Tune(), set()) if self.tune else []))
+
+
+def _options(model: BaseModel, defaults: BaseModel, said: set[str]) -> list[str]:
+    """What differs from the defaults, as options of the command line."""
+    parts: list[str] = []
+    for name in type(model).model_fields:
+        value = getattr(model, name)
+        if name in said or value == getattr(defaults, name):
+            continue
+        option = name.replace("_", "-")
+        if isinstance(value, bool):
+            parts.append(f"--{option}" if value else f"--no-{option}")
+            continue
+        text = ",".join(map(str, value)) if isinstance(value, tuple) else json.dumps(value) if isinstance(value, dict) else str(value)
+        parts += [f"--{option}", shlex.quote(text)]
+    return parts
+
+
+def contents(spec: RunSpec) -> dict[str, list[str]]:
+    """Hashes of every file that the numbers depend on, by role."""
+    return {role: [content_hash(p) for p in _read_with(paths)] for role, paths in spec.files().items()}
 
 
 def content_hash(path: Path) -> str:
@@ -163,11 +205,12 @@ def parse_spec(fields: dict[str, Any]) -> RunSpec:
     except ValidationError as fault:
         first = fault.errors()[0]
         where = ".".join(str(p) for p in first["loc"]) or "spec"
-        info = RunSpec.model_fields.get(str(first["loc"][0])) if first["loc"] else None
+        known: Any = Tune if first["loc"][:1] == ("tune",) and len(first["loc"]) > 1 else RunSpec
+        info = known.model_fields.get(str(first["loc"][1 if known is Tune else 0])) if first["loc"] else None
         expected = (info.description if info else None) or "a field of the spec"
         raise SpecError(
             f"spec field {where!r}",
-            found=repr(first.get("input"))[:120],
+            found=repr(first.get("input"))[:120] if first["loc"] else "a request that does not hold together",
             expected=expected,
             remedy=f"{first['msg']}. {len(fault.errors())} field(s) need mending.",
         ) from fault

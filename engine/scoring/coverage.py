@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from engine.kernels.area import case_means
 from engine.kernels.pit import rank_share
 from engine.kernels.quantiles import central, linear_quantiles, rank_interval
@@ -11,7 +13,9 @@ LEVELS = (50, 80, 90, 95)
 
 
 def quantile_interval(view: EnsembleView, level: int) -> tuple[Array, Array]:
-    """Ends of the central interval by linear quantiles, each `(case, *event)`; computed once a view."""
+    """Ends of the central interval, each `(case, *event)`: those that the view was given, else linear quantiles, once a view."""
+    if level in view.intervals:
+        return view.intervals[level]
 
     def ends(view: EnsembleView, _: Array) -> tuple[Array, Array]:
         low, high = central(level)
@@ -22,10 +26,11 @@ def quantile_interval(view: EnsembleView, level: int) -> tuple[Array, Array]:
 
 
 class Coverage(Score):
-    """Share of observations inside the closed central interval of linear quantiles.
+    """Share of observations inside the closed central interval of linear quantiles, or inside the one that a post-hoc method gave.
 
     A perfect ensemble of M members covers less than the level (87.2 % of 95 % at M = 20):
-    `engine.kernels.quantiles.perfect_coverage` gives the level to hold it against.
+    `engine.kernels.quantiles.perfect_coverage` gives the level to hold it against. A given interval is held against the level
+    itself; NaN where its ends are.
     """
 
     unit = "1"
@@ -43,7 +48,8 @@ class Coverage(Score):
     def statistics(self, view: EnsembleView, weights: Array) -> dict[str, Array]:
         """Share inside."""
         low, high = quantile_interval(view, self.level)
-        return {self.key: case_means(view, (view.observed >= low) & (view.observed <= high), weights)}
+        inside = np.where(np.isnan(low), np.nan, (view.observed >= low) & (view.observed <= high))  # an unknown interval misses nothing
+        return {self.key: case_means(view, inside, weights)}
 
     def combine(self, means: Mapping[str, Array]) -> Array:
         """The share itself."""

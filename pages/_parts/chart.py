@@ -12,7 +12,7 @@ import engine
 from engine.errors import EngineError
 from pages._parts.cards import error_card
 from pages._parts.header import Looked
-from pages._parts.lineage import lineage
+from pages._parts.lineage import Shown, lineage
 from pages._parts.results import verification_of
 from pages._parts.theme import FONT, is_dark
 
@@ -28,14 +28,14 @@ def _drawn(key: str, stamp: int, figure: str, dark: bool, select: str) -> Any:
 
 
 def chart(
-    figure: str, looked: Looked, *, on_point: Callable[[list[dict[str, Any]]], None] | None = None, name: str | None = None,
+    figure: str, looked: Shown, *, on_point: Callable[[list[dict[str, Any]]], None] | None = None, name: str | None = None,
     box: tuple[float, float, float, float] | None = None, **select: Any,
 ) -> None:  # fmt: skip
     """Draw a figure of the catalogue at what is looked at; `select` adds or overrides selections, `on_point` gets clicked points,
     `box` (south, north, west, east) is the part of a latitude-longitude map to look at.
     """
     dark = is_dark()
-    chosen = looked.where | {"nu": looked.nu} | {k: v for k, v in select.items() if v is not None}
+    chosen = looked.select | {k: v for k, v in select.items() if v is not None}
     # stable over ν, region and theme: the browser then changes the picture in place instead of building it anew
     place = name or "_".join([figure, *(str(select[k]) for k in ("which",) if k in select)])
     try:
@@ -70,14 +70,14 @@ def common_range(looked: Looked, asked: Sequence[dict[str, Any]], figure: str = 
     """One colour range for maps that are compared, from the range that each would take alone."""
     ends: list[float] = []
     for select in asked:
-        picture = _drawn(looked.key, looked.stamp, figure, is_dark(), json.dumps(looked.where | {"nu": looked.nu} | select, sort_keys=True))
+        picture = _drawn(looked.key, looked.stamp, figure, is_dark(), json.dumps(looked.select | select, sort_keys=True))
         for trace in picture.data:
             if trace.type == "heatmap":
                 ends += [float(trace.zmin), float(trace.zmax)]
     return [min(ends), max(ends)]
 
 
-def _beneath(figure: str, looked: Looked, chosen: dict[str, Any], words: str, dark: bool, place: str) -> None:
+def _beneath(figure: str, looked: Shown, chosen: dict[str, Any], words: str, dark: bool, place: str) -> None:
     """Export, description and origin: one quiet row."""
     with st.container(horizontal=True, gap="small", key=f"beneath_{place}"):
         with st.popover("Export", type="tertiary", key=f"export_{place}"):
@@ -88,7 +88,7 @@ def _beneath(figure: str, looked: Looked, chosen: dict[str, Any], words: str, da
             lineage(looked)
 
 
-def _links(figure: str, looked: Looked, chosen: dict[str, Any], dark: bool) -> None:
+def _links(figure: str, looked: Shown, chosen: dict[str, Any], dark: bool) -> None:
     """Plain links to the file route: a picture is made when one is followed, and nothing is drawn again on the page."""
     flat = {k: v for k, v in chosen.items() if k != "narrow" and not isinstance(v, list | tuple)}
     flat |= {k: ",".join(map(str, v)) for k, v in chosen.items() if isinstance(v, list | tuple)}

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 import engine
-from engine.errors import RunError
 from pages._parts import choice
-from pages._parts.cards import empty, error_card, plain
+from pages._parts.cards import empty, plain
+from pages._parts.missing import other_run, unknown
 from pages._parts.progress import LIVE, ended_badly, follow
-from pages._parts.results import stamp_of, verification_of
-from pages._parts.words import POINTS, operating_points, region_title, variable_title, when
+from pages._parts.results import kin, runs_that, stamp_of, verification_of
+from pages._parts.words import POINTS, operating_points, percent, region_title, variable_title, when
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -37,6 +37,23 @@ class Looked:
     def where(self) -> dict[str, Any]:
         """The selections without ν."""
         return {"region": self.region, "lead_time": self.lead_time, "variable": self.variable}
+
+    @property
+    def select(self) -> dict[str, Any]:
+        """What a figure is drawn at."""
+        return self.where | {"nu": self.nu}
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What its lineage says beside what every run has."""
+        v = self.verification
+        valid = float(v["valid_fraction"].sel(**self.where)) if "valid_fraction" in v else float("nan")
+        return {
+            "ν looked at": self.nu,
+            "Estimator": v.attrs.get("estimator"),
+            "Valid data": percent(valid) if valid == valid else None,
+            "Intervals": f"block bootstrap, blocks of {v.attrs.get('block_length')} cases, {v.attrs.get('bootstrap')} draws",
+        }
 
     @property
     def grid(self) -> list[int]:
@@ -83,7 +100,7 @@ def header(title: str, claim: str, *, region: bool = True) -> Looked:
 
 def _run() -> str:
     """The run of the address; else the newest that is done. An unknown key is said, with the runs that exist."""
-    known = engine.runs_list()
+    known = runs_that(calibrate=False)
     key = choice.current("run")
     if key is None:
         done = [r.key for r in known if r.status == "done"] or [r.key for r in known if r.status in LIVE]
@@ -99,37 +116,29 @@ def _run() -> str:
         if asked is not None:  # a ν without a run is meant for the run that is shown
             st.session_state["_nu"] = asked
         return done[0]
+    calibration = next((r for r in runs_that(calibrate=True) if r.key == key), None)
+    if calibration is not None and (verified := kin(calibration, known)):
+        key = verified[0].key  # a calibration has no curves to show: the sweep of the same model and data is meant
+        choice.put(run=key)
     if key not in {r.key for r in known}:
-        error_card(
-            RunError(
-                f"run {key[:64]}",
-                found="no such run on this server",
-                expected="a run of the list",
-                remedy="Choose another run below, or make one on the start page.",
-            )
-        )
+        if calibration is not None:
+            empty("This run chose ν; nothing was verified with it yet.", "35_calibrate.py", "Open the calibration")
+        else:
+            unknown(key)
         if done := [r for r in known if r.status == "done"]:
-            st.selectbox(
-                "Run",
-                [r.key for r in done],
-                index=None,
-                format_func={r.key: r.title for r in done}.get,
-                key="other_run",
-                on_change=_other,
-                placeholder="Choose a run",
-            )
+            other_run(done)
         st.page_link("10_start.py", label="Go to the start page")
         st.stop()
     return key
 
 
-def _other() -> None:
-    choice.forget(choice.current("run") or "")
-    choice.put(run=st.session_state["other_run"])
-
-
 def _pick_run(key: str) -> None:
-    done = {r.key: r for r in engine.runs_list() if r.status == "done"}
+    pick_run(key, runs_that(calibrate=False))
+
+
+def pick_run(key: str, runs: list[Any]) -> None:
+    """Choose among the finished ones of these runs."""
+    done = {r.key: r for r in runs if r.status == "done"}
     st.session_state["pick_run"] = key
     st.selectbox(
         "Run",

@@ -2,31 +2,54 @@
 
 import html
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import streamlit as st
 
-from pages._parts.words import percent
-
 if TYPE_CHECKING:
-    from pages._parts.header import Looked
+    import xarray as xr
 
 
-def lineage(looked: "Looked") -> None:
+class Shown(Protocol):
+    """What a figure is drawn from: a run, its result, what is selected on it, and its own facts."""
+
+    @property
+    def key(self) -> str:
+        """The run."""
+        ...
+
+    @property
+    def stamp(self) -> int:
+        """When its result was written."""
+        ...
+
+    @property
+    def verification(self) -> "xr.Dataset":
+        """Its result."""
+        ...
+
+    @property
+    def select(self) -> dict[str, Any]:
+        """What a figure is drawn at."""
+        ...
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What its lineage says beside what every run has."""
+        ...
+
+
+def lineage(looked: Shown) -> None:
     """The facts of the run behind a picture."""
     v = looked.verification
     spec = json.loads(v.attrs.get("spec") or "{}")
-    valid = float(v["valid_fraction"].sel(**looked.where)) if "valid_fraction" in v else float("nan")
     facts = {
         "Run": v.attrs.get("key"),
         "Method": str(v.attrs.get("method", "")).replace("_", " "),
-        "ν looked at": looked.nu,
         "Members M": v.attrs.get("members"),
         "Cases": v.attrs.get("cases"),
         "Seed": v.attrs.get("seed"),
-        "Estimator": v.attrs.get("estimator"),
-        "Valid data": percent(valid) if valid == valid else None,
-        "Intervals": f"block bootstrap, blocks of {v.attrs.get('block_length')} cases, {v.attrs.get('bootstrap')} draws",
+        **looked.facts,
         "Checkpoint": spec.get("checkpoint", "").rpartition("/")[2] or None,
         "Checkpoint hash": str(v.attrs.get("checkpoint_revision", ""))[:16],
         "Data fingerprint": str(v.attrs.get("dataset_fingerprint", ""))[:16],

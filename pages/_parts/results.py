@@ -19,9 +19,25 @@ def run_folder(key: str) -> Path:
 
 
 def stamp_of(key: str) -> int:
-    """When the run's verification was last written; 0 before."""
-    path = run_folder(key) / "verification.nc"
-    return path.stat().st_mtime_ns if path.exists() else 0
+    """When the run's result, a verification or a calibration, was last written; 0 before."""
+    paths = [run_folder(key) / name for name in ("verification.nc", "calibration.nc")]
+    return max((path.stat().st_mtime_ns for path in paths if path.exists()), default=0)
+
+
+def is_calibration(run: Any) -> bool:
+    """Whether a run chose ν; the others verify it."""
+    return run.spec.get("tune") is not None
+
+
+def runs_that(*, calibrate: bool) -> list[Any]:
+    """The runs that choose ν, or those that verify, the newest first."""
+    return [run for run in engine.runs_list() if is_calibration(run) == calibrate]
+
+
+def kin(run: Any, others: list[Any]) -> list[Any]:
+    """Those that are about the same model and calibration data, finished ones first."""
+    same = [r for r in others if all(r.spec.get(name) == run.spec.get(name) for name in ("checkpoint", "calibrate", "variables"))]
+    return sorted(same, key=lambda r: r.status != "done")  # stable: the newest first among them
 
 
 @lru_cache(maxsize=8)
@@ -30,7 +46,7 @@ def _verification(key: str, _stamp: int) -> "xr.Dataset":
 
 
 def verification_of(key: str) -> "xr.Dataset":
-    """The Verification of a finished run. Shared between visitors: read it, never change it."""
+    """The Verification (or the calibration) of a finished run. Shared between visitors: read it, never change it."""
     return _verification(key, stamp_of(key))
 
 

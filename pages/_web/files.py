@@ -16,6 +16,7 @@ from pages._parts.results import run_folder, verification_of
 
 FILES = {
     "verification.nc": "application/x-netcdf",
+    "calibration.nc": "application/x-netcdf",
     "fields.nc": "application/x-netcdf",
     "spec.json": "application/json",
     "log.txt": "text/plain",

@@ -9,6 +9,7 @@ import xarray as xr
 
 from engine.registry import entries
 from engine.runs import jobs, operating, store
+from engine.runs.accumulate import ShardStatistics
 from engine.runs.rows import COLUMNS, document, rows, table
 from engine.runs.spec import RunSpec
 from engine.runs.verification import FAN, LEVELS, open_fields
@@ -154,19 +155,33 @@ def test_rows_and_document(whole) -> None:
     assert "calibration-first: ν = " in text and "geopotential_height_500 (m), 72 h" in text and answer["key"] in text
 
 
-def shard(path, residual, perturbation, crps):
-    np.savez(path, residual=np.array(residual), perturbation=np.array(perturbation), crps_fair=np.array(crps))
-    return path
+class Landscape:
+    """By hand: residuals Z `(case,)`, perturbations R `(ν, case, member)` and fair CRPS `(ν, case)` as a landscape keeps them."""
+
+    def __init__(self, nu, residual, perturbation, crps) -> None:
+        self.residual = np.array(residual)[:, None, None].repeat(2, axis=2) ** 2
+        self.kept = {}
+        for n, r, c in zip(nu, perturbation, crps, strict=True):
+            square = np.array(r)[:, :, None, None].repeat(2, axis=3) ** 2
+            statistics = ShardStatistics(
+                np.arange(len(c)), np.isfinite(np.array(c))[:, None] * 1.0, {"crps_fair": np.array(c)[:, None]}, {}
+            )
+            self.kept[n] = SimpleNamespace(square=square, statistics={"z": statistics})
+
+    def evaluate(self, nu, number=0):
+        return self.kept[nu]
 
 
-def test_operating_points_from_the_calibration_split(tmp_path) -> None:
-    """By hand: two shards, three cases, ν = 1, 2, 4; the residual scale is 2, perturbations 4, 2 and 1 of it."""
-    plan = SimpleNamespace(nu=(1, 2, 4))
-    files = [
-        shard(tmp_path / "a.npz", [2.0, 2.0], [[[4.0, 4.2], [2.0, 2.2], [1.0, 1.0]]] * 2, [[9.0, 5.0, 4.0], [9.0, 6.0, 5.0]]),
-        shard(tmp_path / "b.npz", [2.0], [[[4.0, 4.0], [2.0, 1.8], [1.0, 1.2]]], [[9.0, 7.0, 6.0]]),
-    ]
-    points = operating.choose(plan, xr.Dataset(), files)
+def plan_of(*nu):
+    backbone = SimpleNamespace(output_sd=np.ones(1))
+    return SimpleNamespace(nu=nu, variables=("z",), outputs=[0], backbone=backbone, spec=SimpleNamespace(chosen={}))
+
+
+def test_operating_points_from_the_calibration_split() -> None:
+    """By hand: three cases, ν = 1, 2, 4; the residual scale is 2, perturbations 4, 2 and 1."""
+    perturbation = [[[4.0, 4.2]] * 2 + [[4.0, 4.0]], [[2.0, 2.2]] * 2 + [[2.0, 1.8]], [[1.0, 1.0]] * 2 + [[1.0, 1.2]]]
+    landscape = Landscape((1, 2, 4), [2.0] * 3, perturbation, [[9.0, 9.0, 9.0], [5.0, 6.0, 7.0], [4.0, 5.0, 6.0]])
+    points = operating.choose(plan_of(1, 2, 4), xr.Dataset(), landscape)
     first, second = points["calibration_first"], points["score_oriented"]
     assert (first["nu"], first["chosen_on"], first["edge"]) == (2, "calibrate", False)
     assert (second["nu"], second["edge"]) == (4, True)
@@ -176,12 +191,19 @@ def test_operating_points_from_the_calibration_split(tmp_path) -> None:
     np.testing.assert_allclose(first["curves"]["target_scale"], [2, 2, 2])
 
 
-def test_a_case_without_a_valid_point_says_nothing(tmp_path) -> None:
-    plan = SimpleNamespace(nu=(1, 2))
-    files = [shard(tmp_path / "a.npz", [2.0, np.nan], [[[2.0], [1.0]], [[9.0], [9.0]]], [[2.0, 1.0], [np.nan, np.nan]])]
-    assert operating.choose(plan, xr.Dataset(), files)["calibration_first"]["nu"] == 1
-    nothing = [shard(tmp_path / "b.npz", [np.nan], [[[2.0], [1.0]]], [[np.nan, np.nan]])]
-    assert operating.choose(plan, xr.Dataset(), nothing) == {}
+def test_a_case_without_a_valid_point_says_nothing() -> None:
+    half = Landscape((1, 2), [2.0, np.nan], [[[2.0], [9.0]], [[1.0], [9.0]]], [[2.0, np.nan], [1.0, np.nan]])
+    points = operating.choose(plan_of(1, 2), xr.Dataset(), half)
+    assert (points["calibration_first"]["nu"], points["score_oriented"]["nu"]) == (1, 2)
+    nothing = Landscape((1, 2), [np.nan], [[[2.0]], [[1.0]]], [[np.nan], [np.nan]])
+    assert operating.choose(plan_of(1, 2), xr.Dataset(), nothing) == {}
+
+
+def test_points_that_a_calibration_found_stand(home, spec) -> None:
+    found = jobs.run(spec(chosen={"calibration_first": 16, "score_oriented": 2}))
+    points = json.loads(found.attrs["operating_points"])
+    assert {name: p["nu"] for name, p in points.items()} == {"calibration_first": 16, "score_oriented": 2}
+    assert all(p["chosen_on"] == "calibrate" and "calibration" in p["rule"] for p in points.values())
 
 
 def test_without_a_calibration_split_it_is_said(home, spec) -> None:

@@ -46,6 +46,10 @@ CHANGES = {
     "method": "deterministic",
     "params": {"sites": "blocks.*"},
     "architecture": {"num_heads": 4},
+    "tune": {"nu_max": 64},
+    "chosen": {"calibration_first": 8},
+    "posthoc": "temperature_variance",
+    "posthoc_params": {"rule": "nll"},
 }
 
 
@@ -57,6 +61,11 @@ def test_whatever_changes_a_number_changes_the_key(spec, name) -> None:
 def test_every_field_is_either_in_the_key_or_known_not_to_be() -> None:
     files = {"checkpoint", "data", "normalisation", "climatology"}
     assert set(RunSpec.model_fields) == set(CHANGES) | files | {"title", "shard_cases"}
+
+
+def test_what_concerns_verification_alone_does_not_change_a_calibration(spec) -> None:
+    assert key(spec(tune={})) == key(spec(tune={}, nu=(2, 4), scores=("rmse",), maps=False, posthoc="isotonic"))
+    assert key(spec(tune={})) != key(spec(tune={}, calibrate_members=3)) != key(spec(tune={"nu_max": 9}, calibrate_members=3))
 
 
 def test_title_and_shard_size_change_no_number(spec) -> None:
@@ -148,6 +157,7 @@ def parsed(command: str, monkeypatch) -> RunSpec:
 
     given = []
     monkeypatch.setattr(cli, "_compute", lambda spec, out, as_json: given.append(spec))
+    monkeypatch.setattr(cli, "_calibrate", lambda spec, verify, out, as_json: given.append(spec))
     words = shlex.split(command)
     assert words[:3] == ["python", "-m", "engine"]
     assert not cli.app(words[3:], standalone_mode=False)
@@ -156,14 +166,19 @@ def parsed(command: str, monkeypatch) -> RunSpec:
 
 def test_the_command_gives_the_same_key(spec, monkeypatch, tmp_path, world) -> None:
     odd = shutil.copytree(world.folder, tmp_path / "it's a folder, $HOME; with spaces")
+    every_option = CHANGES | {"calibrate": (odd / "calibrate.nc",)}
+    tuned = spec(**every_option, checkpoint=odd / "model.safetensors", data=(odd / "verify.nc",))
     everything = spec(
-        **(CHANGES | {"method": "stochastic_attention", "thresholds": (-1.5, 0.25), "lead_hours": (24.0, 72.5)}),
+        **(every_option | {"tune": None, "method": "stochastic_attention", "thresholds": (-1.5, 0.25), "lead_hours": (24.0, 72.5)}),
         normalisation=odd / "normalisation.nc",
         checkpoint=odd / "model.safetensors",
         data=(odd / "verify.nc", world.verify),
         climatology=odd / "verify.nc",
     )
-    for one in (spec(), everything, spec(scores=(), maps=False)):
+    boring = {"nu_max": 64, "objective": "per_example", "norm": "physical", "area_weighted": False, "norm_variables": ("temperature_850",)}
+    number = {"initial": 5, "draws": 50, "per_round": 3, "tolerance": 1.1, "rounds": 7, "score_calls": 2}
+    layers = {"per_layer": True, "per_layer_objective": "w1_pit"}
+    for one in (spec(), everything, tuned, spec(scores=(), maps=False), spec(tune={}), spec(tune=boring | number | layers)):
         assert key(parsed(one.resolved().command(), monkeypatch)) == key(one)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from engine.errors import EngineError, RunError
-from engine.runs import execute, fields, jobs, store, worker
+from engine.runs import execute, fields, jobs, pieces, store, worker
 from engine.settings import settings
 
 
@@ -42,7 +42,7 @@ def test_a_damaged_shard_is_found_computed_again_and_said_so(home, spec, shards_
     key = jobs.run(spec()).attrs["key"]
     expected = shards_of(key)
     jobs.remove(key)
-    unfinished(spec(), monkeypatch, after=3)
+    unfinished(spec(), monkeypatch, after=2)
     victim = sorted((store.folder(key) / "shards").glob("verify*.npz"))[0]
     whole = victim.read_bytes()
     if damage == "truncated":
@@ -100,7 +100,7 @@ def test_a_full_disk_while_results_are_written(home, spec, monkeypatch, fault) -
 
 
 def test_other_faults_are_not_called_a_full_disk() -> None:
-    with pytest.raises(RuntimeError, match="a bug"), execute.writing(store.folder("k")):
+    with pytest.raises(RuntimeError, match="a bug"), pieces.writing(store.folder("k")):
         raise RuntimeError("a bug")
 
 
