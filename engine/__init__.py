@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from engine.lexicon import CLIMAX_48 as CLIMAX_48
     from engine.lexicon import title_of as title_of
     from engine.registry import catalogue as catalogue
+    from engine.runs.calibrate_model import calibrate_model as calibrate_model
     from engine.runs.calibration import calibration_spec as calibration_spec
     from engine.runs.calibration import verification_spec as verification_spec
     from engine.runs.calibration_rows import layers_gain as layers_gain
@@ -58,6 +59,7 @@ _WHERE = {
     "RunSpec": "engine.runs.spec",
     "demo_spec": "engine.runs.spec",
     "open_fields": "engine.runs.verification",
+    "calibrate_model": "engine.runs.calibrate_model",
     "calibration_spec": "engine.runs.calibration",
     "verification_spec": "engine.runs.calibration",
     "layers_gain": "engine.runs.calibration_rows",

@@ -1,5 +1,7 @@
 """What each operating point costs in the other's terms, on the calibration split: the trade-off that ν was chosen on."""
 
+import numpy as np
+
 from engine.figures._calibration import Calibrated
 from engine.figures._charted import Table
 from engine.figures._select import Selection, operating_points
@@ -7,6 +9,8 @@ from engine.figures.trade_off import TradeOff
 
 APART = 1.8
 """Ratio of neighbouring ν above which both are named."""
+STEPS = 120
+"""Places along a bar that a name keeps clear of."""
 
 
 class CalibrationCosts(Calibrated, TradeOff):
@@ -25,6 +29,14 @@ class CalibrationCosts(Calibrated, TradeOff):
             if all(max(nu, other) / min(nu, other) >= APART for other in kept):
                 kept.add(int(nu))
         return kept
+
+    def obstacles(self, table: Table, y: str) -> list[tuple[float, float]]:
+        """The bars: so many crowd here that names would lie on them."""
+        found: list[tuple[float, float]] = []
+        for r in table[["crps_fair", "crps_fair_low", "crps_fair_high", y, f"{y}_low", f"{y}_high"]].dropna().itertuples(index=False):
+            found += [(float(x), float(r[3])) for x in np.linspace(r[1], r[2], STEPS)]
+            found += [(float(r[0]), float(v)) for v in np.linspace(r[4], r[5], STEPS)]
+        return found
 
     def message(self, s: Selection, best: int, sharp: int, table: Table) -> str:
         """As for a sweep; a point that was not scored is said to be."""

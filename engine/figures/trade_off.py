@@ -73,7 +73,8 @@ class TradeOff(Charted):
         x_range, y_range = _range(table, "crps_fair", 0.16), _range(table, y, 0.1)
         if y == "w1_pit":
             y_range = (min(0.0, y_range[0]), y_range[1])
-        places = _label_places(table["crps_fair"].to_numpy(), table[y].to_numpy(), names, x_range, y_range)
+        in_the_way = self.obstacles(table[table["nu"].isin(shown)], y)
+        places = _label_places(table["crps_fair"].to_numpy(), table[y].to_numpy(), names, x_range, y_range, in_the_way)
         xs, ys = table["crps_fair"].tolist(), table[y].tolist()
         ends = {"low": f"{y}_low", "high": f"{y}_high", "x_low": "crps_fair_low", "x_high": "crps_fair_high"}
         error = {end: table[name].where(table["nu"].isin(shown)).tolist() for end, name in ends.items()}
@@ -105,6 +106,11 @@ class TradeOff(Charted):
         """The ν whose points have a name and bars beside them: all."""
         del y
         return set(table["nu"])
+
+    def obstacles(self, table: Table, y: str) -> list[tuple[float, float]]:
+        """Further places that names keep clear of: none."""
+        del table, y
+        return []
 
     def message(self, s: Selection, best: int, sharp: int, table: Table) -> str:
         """Both operating points, and what the honest one costs in error where both were scored."""
@@ -147,7 +153,12 @@ def _range(table: Table, name: str, margin: float) -> tuple[float, float]:
 
 
 def _label_places(
-    x: np.ndarray, y: np.ndarray, names: Sequence[str], x_range: tuple[float, float], y_range: tuple[float, float]
+    x: np.ndarray,
+    y: np.ndarray,
+    names: Sequence[str],
+    x_range: tuple[float, float],
+    y_range: tuple[float, float],
+    obstacles: Sequence[tuple[float, float]] = (),
 ) -> list[str]:
     """For each label the first side at which it meets no other label, no point and no edge, counted on a typical 700 × 400 drawing."""
     px, py = (x - x_range[0]) / (x_range[1] - x_range[0]) * 640, (y - y_range[0]) / (y_range[1] - y_range[0]) * 380
@@ -157,6 +168,9 @@ def _label_places(
         taken += [
             (a - 1, b - 1, a + 1, b + 1) for a, b in zip(np.linspace(px[i], px[i + 1], 40), np.linspace(py[i], py[i + 1], 40), strict=True)
         ]
+    for a, b in obstacles:
+        a, b = (a - x_range[0]) / (x_range[1] - x_range[0]) * 640, (b - y_range[0]) / (y_range[1] - y_range[0]) * 380
+        taken.append((a - 1, b - 1, a + 1, b + 1))
     places = []
     for a, b, name in zip(px, py, names, strict=True):
         width, options = 7.2 * len(name), []

@@ -79,6 +79,7 @@ def document(calibration: "xr.Dataset") -> dict[str, Any]:
         "warnings": json.loads(attrs["warnings"]),
         "periods": json.loads(attrs["periods"]),
         "per_layer": json.loads(attrs["per_layer"] or "null"),
+        "seconds": float(calibration["seconds"].sum()),
         "command": attrs["command"],
         "changes": json.loads(attrs["changes"]),
         "notes": json.loads(attrs["notes"]),

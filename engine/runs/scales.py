@@ -4,7 +4,7 @@ from functools import cached_property
 
 import numpy as np
 
-from engine.kernels import bootstrap
+from engine.kernels import bootstrap, residual_scale
 from engine.kernels.quantiles import perfect_coverage
 from engine.registry import get
 from engine.runs.accumulate import ShardStatistics
@@ -108,7 +108,7 @@ class Scales:
 
     def loss(self, nu: int) -> Array:
         """Mean over the passes of (R − Z)², `(case,)`: its mean over cases is the unbiased estimate of the loss."""
-        return ((self.passes(nu) - self.target[:, None]) ** 2).mean(axis=1)
+        return residual_scale.loss(self.passes(nu).T, self.target).by_case
 
     def statistics(self, nu: int) -> ShardStatistics:
         """Statistics of the first variable's scores, averaged over the evaluations at ν."""

@@ -20,6 +20,7 @@ MEANING = {
     CALIBRATION: "The members stray as far as the frozen model errs.",
     SCORE: "Its forecasts are closest to what happened, as the CRPS counts.",
 }
+REASON = "the departure of the members contains the bias of their mean, so matching its scale is not the same as matching the spread."
 
 
 def points(looked: Calibration) -> None:
@@ -110,9 +111,11 @@ def answer(verification: Any, looked: Calibration) -> None:
         low, middle, high = (float(at[name + end].sel(nu=n)) for end in ("_low", "", "_high"))
         return middle, low, high
 
+    too_few = False
     if "coverage_95" in at:
         nominal = float(verification.attrs["nominal_95"])
         held = value("coverage_95", nu)
+        too_few = held[2] < nominal
         word = "as it should" if held[1] <= nominal <= held[2] else "too seldom" if held[0] < nominal else "more often than it should"
         plain(
             f"On {cases} cases that it never saw, the 95% range at ν = {nu} held {spread(held, percent)} of what happened; "
@@ -124,10 +127,9 @@ def answer(verification: Any, looked: Calibration) -> None:
         plain(f"W₁(PIT), the distance from honest: {spread(mine)}; 0 is perfect.", "nu-lead")
         best = min(grid, key=lambda n: value("w1_pit", n)[0])
         if value("w1_pit", best)[2] < mine[1]:
-            plain(
-                f"ν = {best} has a clearly lower W₁(PIT) here, {spread(value('w1_pit', best))}: the departure of the members contains the "
-                "bias of their mean, so matching its scale is not the same as matching the spread."
-            )
+            plain(f"ν = {best} has a clearly lower W₁(PIT) here, {spread(value('w1_pit', best))}: {REASON}")
+        elif too_few:
+            plain(f"One reason: {REASON}")
 
 
 def per_layer(looked: Calibration) -> None:

@@ -236,6 +236,7 @@ def test_no_better_nu_is_claimed_within_the_noise(new_calibration, finished_run:
     points = {"calibration_first": {"nu": 4, "low": 3, "high": 5}}
     said = text_of(visit(run=new_calibration(operating_points=json.dumps(points))))
     assert "at ν = 4 held" in said and "clearly lower" not in said
+    assert "One reason: the departure of the members contains the bias" in said, "where the range still holds too little, it is said why"
 
 
 def test_a_verification_under_way_is_followed(new_calibration, new_run, verifying) -> None:
