@@ -129,7 +129,7 @@ def calibrate(
     per_round: Annotated[int, typer.Option(help="passes a round")] = 10,
     tolerance: Annotated[float, typer.Option(help="loss ratio below which the tuner stops")] = 1.03,
     rounds: Annotated[int, typer.Option(help="rounds at most")] = 50,
-    score_calls: Annotated[int, typer.Option(help="further ν that each score's search may evaluate")] = 8,
+    score_calls: Annotated[int, typer.Option(help="further ν that each score's search may evaluate")] = 5,
     per_layer: Annotated[bool, typer.Option(help="also search a ν for each block of layers")] = False,
     per_layer_objective: Annotated[str, typer.Option(help="crps_fair, w1_pit or nll_gaussian")] = "crps_fair",
     verify: Annotated[bool, typer.Option(help="afterwards verify at both points (and the layers' ν) on the data")] = False,

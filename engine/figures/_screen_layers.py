@@ -107,7 +107,7 @@ def add(figure: "go.Figure", layer: Layer, suffix: str, colours: Theme) -> None:
             xref=across["x"],
             yref=across["y"],
             line={"color": colour, "width": 1.4, "dash": "dash" if layer.dash else "solid"},
-            layer="between",
+            layer="below",
             **ends,
         )
         if layer.label:

@@ -5,8 +5,10 @@ piece together (gather, compare, add) takes a little over half the time, and tak
 The answers are whole numbers and equal `searchsorted`'s, so pieces and threads cannot change a result.
 """
 
+import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -21,8 +23,20 @@ def each(work: Callable[[int, int], None], total: int, step: int) -> None:
     if threads < 2:
         _in_turn(work, pieces, inference)
         return
-    with ThreadPoolExecutor(threads) as pool:  # one share a thread: handing pieces over one by one costs as much as they do
-        list(pool.map(lambda share: _in_turn(work, share, inference), [pieces[i::threads] for i in range(threads)]))
+    # one share a thread: handing pieces over one by one costs as much as they do; the caller's thread takes one too
+    others = [_pool(threads - 1).submit(_in_turn, work, pieces[i::threads], inference) for i in range(1, threads)]
+    _in_turn(work, pieces[0::threads], inference)
+    for other in others:
+        other.result()
+
+
+@lru_cache(maxsize=1)
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """Threads that stay: starting one costs more than a share of a small call. Pieces never wait for pieces: no deadlock."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="nuscope-pieces")
+
+
+os.register_at_fork(after_in_child=_pool.cache_clear)  # a child has none of its parent's threads
 
 
 def _in_turn(work: Callable[[int, int], None], pieces: Iterable[tuple[int, int]], inference: bool) -> None:

@@ -91,12 +91,13 @@ def find(scales: Scales, asked: Tune, say: Callable[[str], Any] = lambda text: N
     for nu in set(readings.values()):
         _look_again(scales, nu)
     readings["grid"] = _least_loss(scales, asked.nu_max)
-    wanted = ["crps_fair", *([asked.objective] if asked.objective in SCORED and asked.objective != "crps_fair" else [])]
+    wanted = ["crps_fair", *([asked.objective] if asked.objective in SCORED else [])]
+    wanted += [asked.per_layer_objective] if asked.per_layer else []
     scored: dict[str, int] = {}
-    for key in wanted:
+    for key in dict.fromkeys(wanted):
         say(f"searching the least {key}")
 
-        def value(nu: int, key: str = key) -> float:
+        def value(nu: int, key: str = str(key)) -> float:
             scales.at(nu)
             return float(scales.objective(nu, key))
 
@@ -109,7 +110,8 @@ def find(scales: Scales, asked: Tune, say: Callable[[str], Any] = lambda text: N
     if asked.per_layer:
         from engine.runs.per_layer import search
 
-        found = Found(scales, tuned, readings, scored, search(scales, found.chosen(asked.objective), asked, say))
+        # from the best shared ν of the same objective: else the gain would be that of moving all layers together
+        found = Found(scales, tuned, readings, scored, search(scales, scored[asked.per_layer_objective], asked, say))
     return found
 
 

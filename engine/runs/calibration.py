@@ -25,7 +25,7 @@
                   operating_points (JSON): {"calibration_first": {"nu", "low", "high", "chosen_on", "rule", "edge", "w1_pit",
                   "crps_fair", "coverage_95"}, "score_oriented": the same}; scores there are those at that ν on the calibration
                   split, NaN (JSON null) where it was not evaluated; low and high are null where no interval is known
-                  warnings (JSON): [{"code", "text"}]; codes: edge, scalar_target, few_cases, rising, missing, disagree
+                  warnings (JSON): [{"code", "text"}]; codes: edge, scalar_target, few_cases, rising, still, missing, disagree
                   periods (JSON): {"calibrate": {"first", "last", "cases"}, "verify": the same or null}: first initial and last
                   valid time (ISO)
                   per_layer (JSON, "" where not asked for): {"groups": {name: ν}, "shared": ν, "objective", "value", "value_shared"}
@@ -83,10 +83,12 @@ def verification_spec(calibration: "xr.Dataset", *, per_layer: bool = False) -> 
     spec = json.loads(calibration.attrs["spec"])
     points = {name: int(p["nu"]) for name, p in json.loads(calibration.attrs["operating_points"]).items()}
     first = points["calibration_first"]
-    fields = spec | {"tune": None, "chosen": points, "nu": sorted({first, *points.values(), max(1, first // 2), min(NU_MAX, 2 * first)})}
+    nus = {first, *points.values(), max(1, first // 2), min(NU_MAX, 2 * first)}
+    found = json.loads(calibration.attrs["per_layer"] or "null")
+    nus |= {found["shared"]} if found else set()
+    fields = spec | {"tune": None, "chosen": points, "nu": sorted(nus)}
     title = str(spec.get("title") or "").removeprefix("Calibration · ")
     if per_layer:
-        found = json.loads(calibration.attrs["per_layer"] or "null")
         if found is None:
             raise RunError(
                 "verification of the layers",
@@ -96,5 +98,5 @@ def verification_spec(calibration: "xr.Dataset", *, per_layer: bool = False) -> 
             )
         own = {name: nu for name, nu in found["groups"].items() if nu != found["shared"]}
         fields |= {"params": spec["params"] | {"nu_of": own}, "nu": [found["shared"]], "chosen": {"calibration_first": found["shared"]}}
-        title = f"{title} (a ν for each layer)".strip()
+        title, first = f"{title} (a ν for each layer)".strip(), found["shared"]
     return parse_spec(fields | {"title": title and f"{title}, verified at ν = {first}"})

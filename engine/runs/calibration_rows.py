@@ -27,7 +27,7 @@ def layers_gain(calibration: "xr.Dataset") -> dict[str, Any]:
     from engine.runs.paired import differences
 
     shared, own = (verification_spec(calibration, per_layer=layers).resolved().key() for layers in (False, True))
-    nu = int(json.loads(calibration.attrs["operating_points"])["calibration_first"]["nu"])
+    nu = int(json.loads(calibration.attrs["per_layer"])["shared"])
     return {"run": own, "shared_run": shared, "nu": nu, "scores": differences((shared, nu), (own, nu))}
 
 

@@ -1,8 +1,9 @@
-"""A ν for each block of layers, searched from the shared ν*: what the papers name as their limit (arXiv 2604.19530).
+"""A ν for each block of layers, searched from the shared ν: what the papers name as their limit (arXiv 2604.19530).
 
-Coordinate search in ln ν by halving and doubling, block after block, on the calibration split. A block keeps a new ν only
-where the objective's improvement is larger than its standard error over the cases (block bootstrap, paired: the same cases
-on both sides); what that is worth is told by verification alone, with its uncertainty.
+The start is the shared ν that is best by the same objective, so that a gain is one of differing layers. Coordinate search in
+ln ν by halving and doubling, block after block, on the calibration split. A block keeps a new ν only where the objective's
+improvement is larger than its standard error over the cases (block bootstrap, paired: the same cases on both sides); what
+that is worth is told by verification alone, with its uncertainty.
 """
 
 import re

@@ -23,6 +23,14 @@ MIME = {"png": "image/png", "svg": "image/svg+xml", "csv": "text/csv; charset=ut
 @contextmanager
 def _with_fields(entry: Any, verification: "xr.Dataset", select: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The selections, with the run's fields added where the figure takes them; None where the run stored no maps."""
+    kind = "calibration" if "curve_nu" in verification.dims else "verification"
+    if entry.reads != kind:
+        raise ExportError(
+            f"figure {entry.key}",
+            found=f"the result of a {kind}",
+            expected=f"that of a {entry.reads}",
+            remedy="Open the run on its own page: pictures of ν* on Calibrate, all others on the other pages.",
+        )
     if "fields" in select or not getattr(entry, "needs_fields", False):
         yield select
         return

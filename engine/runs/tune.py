@@ -27,7 +27,7 @@ class Tune(BaseModel):
     per_round: int = Field(default=10, ge=1, le=100, description="passes a round")
     tolerance: float = Field(default=1.03, gt=1, le=2, description="the loss that may be lost by a posterior draw, for the tuner to stop")
     rounds: int = Field(default=50, ge=1, le=500, description="rounds at most")
-    score_calls: int = Field(default=8, ge=0, le=100, description="further ν that each score's own search may evaluate")
+    score_calls: int = Field(default=5, ge=0, le=100, description="further ν that each score's own search may evaluate")
     per_layer: bool = Field(default=False, description="also search a ν for each block of layers")
     per_layer_objective: Literal["crps_fair", "w1_pit", "nll_gaussian"] = Field(
         default="crps_fair", description="what the ν of each block is chosen by"

@@ -11,7 +11,7 @@ FEW_BLOCKS = 8
 FEW_OUTPUTS = 25
 """Output dimensions below which the literal loss under-disperses by more than about 2 %."""
 AGREE = 1.03
-"""Loss at one reading's ν over the least: beyond it, and more than one number apart, the readings disagree."""
+"""Loss at one reading's ν over the least: beyond it, more than one number apart, and surely so, the readings disagree."""
 
 
 def warnings(found: Found) -> list[dict[str, str]]:
@@ -35,7 +35,7 @@ def warnings(found: Found) -> list[dict[str, str]]:
     if tuned.rising:
         warn("rising", f"The members' departure does not fall with ν (slope {tuned.fit.slope:.2f}): the fit says nothing about ν here.")
     if tuned.dropped:
-        warn("rising", f"{tuned.dropped} pass(es) left the forecast exactly as it was and were dropped from the fit.")
+        warn("still", f"{tuned.dropped} pass(es) left the forecast exactly as it was and were dropped from the fit.")
     outputs = dimensions(found)
     if outputs < FEW_OUTPUTS and asked.objective in ("per_example", "grid"):
         ratio = dispersion_of_literal_loss(outputs)
@@ -49,14 +49,22 @@ def warnings(found: Found) -> list[dict[str, str]]:
     if missing > 0.05 or scales.cases < len(scales.seen):
         left = len(scales.seen) - scales.cases
         warn("missing", f"{missing:.0%} of the calibration data are missing; {left} case(s) without any value were left out.")
-    losses = {r: float(scales.loss(found.readings[r]).mean()) for r in READINGS}
-    least = min(losses.values())
-    apart = [f"{r.replace('_', ' ')}: ν = {found.readings[r]}" for r in READINGS]
-    read = asked.objective if asked.objective in READINGS else "scale"
-    nearest = min(abs(found.readings[read] - found.readings[r]) for r in READINGS if losses[r] == least)
-    if losses[read] > AGREE * least and nearest > 1:
-        warn("disagree", f"The readings of the loss disagree ({', '.join(apart)}): the scale is no straight line over ν here.")
+    if told := _disagreement(found, asked.objective if asked.objective in READINGS else "scale"):
+        warn("disagree", told)
     return said
+
+
+def _disagreement(found: Found, read: str) -> str:
+    """Words where another reading's ν has a loss that is lower by more than the cases' own scatter; paired, so that it cancels."""
+    scales = found.scales
+    losses = {r: scales.loss(found.readings[r]) for r in READINGS}
+    best = min(READINGS, key=lambda r: float(losses[r].mean()))
+    ratio = (scales.resampled @ losses[read]) / np.maximum(scales.resampled @ losses[best], 1e-300)
+    apart = abs(found.readings[read] - found.readings[best])
+    if apart <= 1 or losses[read].mean() <= AGREE * losses[best].mean() or np.quantile(ratio, 0.025) <= 1:
+        return ""
+    listed = ", ".join(f"{r.replace('_', ' ')}: ν = {found.readings[r]}" for r in READINGS)
+    return f"The readings of the loss disagree ({listed}): the scale is no straight line over ν here."
 
 
 def dimensions(found: Found) -> int:

@@ -26,6 +26,7 @@ MATCHED = {
 HEADS = {
     "edge": "At the edge of the search.",
     "rising": "The fit is in doubt.",
+    "still": "Some passes moved nothing.",
     "few_cases": "Few cases.",
     "scalar_target": "A single number to forecast.",
     "missing": "Missing data.",

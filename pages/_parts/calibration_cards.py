@@ -20,7 +20,10 @@ MEANING = {
     CALIBRATION: "The members stray as far as the frozen model errs.",
     SCORE: "Its forecasts are closest to what happened, as the CRPS counts.",
 }
-REASON = "the departure of the members contains the bias of their mean, so matching its scale is not the same as matching the spread."
+REASON = (
+    "the departure of the members contains the bias of their mean, so matching its scale is not the same as matching the spread. "
+    "“Find it another way” below can choose ν by coverage or by the PIT instead."
+)
 
 
 def points(looked: Calibration) -> None:
@@ -145,6 +148,40 @@ def per_layer(looked: Calibration) -> None:
         )
         rows = "".join(f"<tr><th scope='row'>{html.escape(str(k))}</th><td>ν = {int(v)}</td></tr>" for k, v in found["groups"].items())
         st.html(f"<table class='nu-facts'>{rows}</table>")
+        gain(looked, int(found["shared"]))
+
+
+def gain(looked: Calibration, shared: int) -> None:
+    """What the layers' own ν are worth on data that they were not chosen on, with its uncertainty; a button where it is not known."""
+    try:
+        specs = [engine.verification_spec(looked.verification, per_layer=layers) for layers in (False, True)]
+        keys = [spec.resolved().key() for spec in specs]
+    except EngineError as refusal:
+        error_card(refusal, key="error_layers")
+        return
+    runs = {r.key: r for r in engine.runs_list()}
+    states = [runs[key].status if key in runs else None for key in keys]
+    for key, state in zip(keys, states, strict=True):
+        if state in LIVE:
+            follow(key)
+        elif state not in (None, "done"):
+            ended_badly(key)
+    if states == ["done", "done"]:
+        scores = engine.layers_gain(looked.verification)["scores"]
+        plain(f"On the verification data, against ν = {shared} for all (95% intervals, the same cases on both sides):")
+        told = []
+        for name, label in (("crps_fair", "CRPS"), ("w1_pit", "W₁(PIT)"), ("coverage_95", "95% range held")):
+            if name in scores:
+                change, spell = scores[name]["difference"], percent if name == "coverage_95" else number
+                sure = "" if change["real"] else "; within its noise, so no gain is shown"
+                ends = f"difference {number(change['low'])} … {number(change['high'])}"
+                told.append((label, f"{spell(scores[name]['one'])} → {spell(scores[name]['other'])} ({ends}{sure})"))
+        rows = "".join(f"<tr><th scope='row'>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>" for k, v in told)
+        st.html(f"<table class='nu-facts'>{rows}</table>")
+    elif None in states and not any(state in LIVE for state in states) and st.button("Verify the layers", key="verify_layers"):
+        for spec in specs:
+            engine.submit(spec)
+        st.rerun()
 
 
 def table(looked: Calibration) -> pd.DataFrame:

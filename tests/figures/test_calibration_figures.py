@@ -165,12 +165,12 @@ def test_periods_keep_apart_in_any_calendar(calibration):
     table = get("figures", "calibration_periods").data(calibration)
     spans = table[table["what"] == "span"].set_index("split")
     assert spans.loc["verify", "start"] > spans.loc["calibrate", "end"]
-    # 0012-02-02 to 0012-05-17 passes a 30 February: 105 days in a calendar of 360, where no other calendar can count them
+    # a date that is in a calendar of 360 days alone: counted, neither refused nor merely put in order
     leap = make(
-        periods=json.dumps({"calibrate": {"first": "0012-02-30T00:00:00", "last": "0012-03-01T00:00:00", "cases": 2}, "verify": None})
+        periods=json.dumps({"calibrate": {"first": "0012-02-30T00:00:00", "last": "0012-03-04T00:00:00", "cases": 2}, "verify": None})
     )
     only = get("figures", "calibration_periods").data(leap).iloc[0]
-    assert only["end"] - only["start"] == pytest.approx(1.0)
+    assert only["end"] - only["start"] == pytest.approx(4.0)
     assert title("calibration_periods", calibration) == "ν was chosen on 18 cases that the verification never sees"
     assert "do not overlap" in get("figures", "calibration_periods").describe(calibration)
     assert "no data to verify it on were named" in title("calibration_periods", make(verify=False))

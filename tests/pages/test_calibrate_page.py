@@ -148,6 +148,15 @@ def test_a_finished_calibration_says_its_answer(new_calibration) -> None:
     assert "A ν for each block" not in "".join(e.label for e in at.expander)
 
 
+def test_a_result_that_was_written_anew_is_read_anew(new_calibration) -> None:
+    key = new_calibration()
+    assert "ν* = 15" in text_of(visit(run=key))
+    path = store.folder(key) / "calibration.nc"
+    make(key=key, edge=True).to_netcdf(path.with_suffix(".part"), engine="h5netcdf")
+    path.with_suffix(".part").replace(path)
+    assert "ν* = 1<" in text_of(visit(run=key))
+
+
 def test_the_newest_calibration_is_shown_where_the_address_names_none(new_calibration) -> None:
     new_calibration("old0123456789abc", row={"created": 1.0}, edge=True)
     new_calibration()

@@ -248,7 +248,7 @@ def test_a_nu_for_each_layer_beside_the_shared_one(home, asked) -> None:
     layers = json.loads(found.attrs["per_layer"])
     assert layers["groups"].keys() == {"var_agg", "blocks.0.*", "blocks.1.*"}
     assert layers["value"] <= layers["value_shared"]
-    assert layers["shared"] == json.loads(found.attrs["operating_points"])["calibration_first"]["nu"]
+    assert layers["shared"] == json.loads(found.attrs["operating_points"])["score_oriented"]["nu"]
     answer = verified(found)
     gain = answer["per_layer"]["scores"]["crps_fair"]
     assert gain["difference"]["low"] <= gain["difference"]["value"] <= gain["difference"]["high"]
@@ -353,6 +353,19 @@ def test_the_command_line_process_computes_the_same_twice(world, tmp_path) -> No
         assert done.returncode == 0, done.stderr
         told.append(json.loads(done.stdout))
     for answer in told:
+        del answer["seconds"]
         for r in answer["rows"]:
             del r["seconds"]
     assert told[0] == told[1]
+
+
+def test_a_picture_of_the_other_kind_is_refused(home, spec, asked) -> None:
+    from engine.errors import ExportError
+    from engine.runs.picture import export
+
+    calibration, swept = jobs.run(asked()), jobs.run(spec())
+    with pytest.raises(ExportError, match="calibration"):
+        export("trade_off", calibration, "csv")
+    with pytest.raises(ExportError, match="calibration"):
+        export("scale_fit", swept, "csv")
+    assert export("scale_fit", calibration, "csv")[0]
