@@ -172,11 +172,15 @@ def _points(found: Found, ends: dict[str, tuple[float, float]]) -> dict[str, dic
         "scale": "the members' mean departure matches the frozen model's mean error",
         "per_example": "every example's departure matches the frozen model's mean error",
         "grid": "least residual-scale loss, looked at directly",
+        "w1_pit": "least distance of the PIT from uniform",
+        "crps_fair": "least fair CRPS",
+        "coverage_95": "coverage of the 95 % interval nearest to that of a perfect ensemble of as many members",
+        "nll_gaussian": "least Gaussian negative log-likelihood",
     }
     first = asked.objective
     return {
-        "calibration_first": _point(found, found.chosen(first), rules.get(first, f"least {first}"), ends[first]),
-        "score_oriented": _point(found, found.scored["crps_fair"], "least fair CRPS", ends["crps_fair"]),
+        "calibration_first": _point(found, found.chosen(first), rules[first], ends[first]),
+        "score_oriented": _point(found, found.scored["crps_fair"], rules["crps_fair"], ends["crps_fair"]),
     }
 
 
