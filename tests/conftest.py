@@ -17,9 +17,8 @@ import pytest
 KEY = "fake0123456789ab"
 
 
-def synthetic():
-    """`fake_verification.py` beside this file; by path, since some installed packages bring a package `tests` of their own."""
-    name = "fake_verification"
+def synthetic(name: str = "fake_verification"):
+    """A module beside this file; by path, since some installed packages bring a package `tests` of their own."""
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
         sys.modules[name] = importlib.util.module_from_spec(spec)
@@ -91,3 +90,31 @@ def finished_run(home: Path) -> str:
 def new_run(home: Path):
     """`new_run(key, status=…)`: another run in this test's home."""
     return write_run
+
+
+@pytest.fixture
+def new_calibration(home: Path, tmp_path: Path):
+    """`new_calibration(key, status=…, row={…}, **changes)`: a calibration's row and folder, as a worker would have left them."""
+    from engine.runs import store
+    from engine.runs.spec import RunSpec
+
+    for name in ("demo.ckpt", "demo.nc", "calibrate.nc"):
+        (tmp_path / name).write_bytes(name.encode())
+    files = {"checkpoint": tmp_path / "demo.ckpt", "data": (tmp_path / "demo.nc",), "calibrate": (tmp_path / "calibrate.nc",)}
+    spec = RunSpec(**files, tune={}, title="Calibration · Mine")
+
+    def write(
+        key: str = "cafe0123456789ab", *, status: str = "done", error: dict | None = None, row: dict | None = None, **changes: object
+    ) -> str:
+        folder = store.make_folder(key)
+        if status == "done":
+            made = synthetic("fake_calibration").make(**{"key": key, "spec": spec.model_dump_json()} | changes)
+            made.to_netcdf(folder / "calibration.nc", engine="h5netcdf")
+        values = {"key": key, "title": spec.title, "status": status, "spec": spec.model_dump_json(), "created": time.time(), "done": 5}
+        values |= {"finished": time.time(), "total": 10, "error": json.dumps(error) if error else None} | (row or {})
+        with store.table() as connection:
+            connection.execute(f"INSERT INTO runs ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})", tuple(values.values()))
+        return key
+
+    write.spec = spec
+    return write

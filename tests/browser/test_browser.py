@@ -172,6 +172,33 @@ def test_a_click_on_a_map_opens_that_place(page: Page, server: str, finished_run
     assert page.locator(".st-key-figure_cell_series").inner_text() != before
 
 
+def lines_drawn(page: Page, name: str) -> tuple[int, int]:
+    """(reference lines that a chart has, those that the browser drew): some layers of a shape are not drawn by every plotly.js."""
+    drawn(page, name)
+    return tuple(
+        page.evaluate(
+            "name => { const p = document.querySelector(`.st-key-chart_${name} .js-plotly-plot`);"
+            " return [(p.layout.shapes || []).length, p.querySelectorAll('.shapelayer path, .shapelayer-below path').length]; }",
+            name,
+        )
+    )
+
+
+def test_a_calibration_shows_where_its_lines_meet(page: Page, server: str, new_calibration) -> None:
+    page.goto(f"{server}/calibrate?run={new_calibration()}")
+    page.wait_for_selector("h1:has-text('Calibrate')")
+    for figure in ("scale_fit", "calibration_audit"):
+        wanted, found = lines_drawn(page, figure)
+        assert 0 < wanted <= found, figure
+    assert "ν* = " in page.locator("body").inner_text()
+
+
+def test_reference_lines_are_drawn(page: Page, server: str, finished_run: str) -> None:
+    page.goto(f"{server}/sweep?run={finished_run}&nu=8")
+    wanted, found = lines_drawn(page, "coverage_over_nu")
+    assert 0 < wanted <= found
+
+
 def test_a_file_goes_up_in_pieces_and_is_kept(page: Page, server: str, home: Path, tmp_path: Path) -> None:
     content = os.urandom(20_000_000)
     (tmp_path / "model.safetensors").write_bytes(content)

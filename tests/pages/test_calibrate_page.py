@@ -32,30 +32,9 @@ def make(**changes):
 
 
 @pytest.fixture
-def spec(tmp_path: Path) -> RunSpec:
+def spec(new_calibration) -> RunSpec:
     """A calibration's spec over files that are there."""
-    for name in ("demo.ckpt", "demo.nc", "calibrate.nc"):
-        (tmp_path / name).write_bytes(name.encode())
-    files = {"checkpoint": tmp_path / "demo.ckpt", "data": (tmp_path / "demo.nc",), "calibrate": (tmp_path / "calibrate.nc",)}
-    return RunSpec(**files, tune={}, title="Calibration · Mine")
-
-
-@pytest.fixture
-def new_calibration(home: Path, spec: RunSpec):
-    """`new_calibration(key, status=…, row={…}, **changes)`: a calibration's row and folder, as a worker would have left them."""
-
-    def write(key: str = KEY, *, status: str = "done", error: dict | None = None, row: dict | None = None, **changes: object) -> str:
-        folder = store.make_folder(key)
-        if status == "done":
-            made = make(**{"key": key, "spec": spec.model_dump_json()} | changes)
-            made.to_netcdf(folder / "calibration.nc", engine="h5netcdf")
-        values = {"key": key, "title": spec.title, "status": status, "spec": spec.model_dump_json(), "created": time.time(), "done": 5}
-        values |= {"finished": time.time(), "total": 10, "error": json.dumps(error) if error else None} | (row or {})
-        with store.table() as connection:
-            connection.execute(f"INSERT INTO runs ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})", tuple(values.values()))
-        return key
-
-    return write
+    return new_calibration.spec
 
 
 @pytest.fixture
