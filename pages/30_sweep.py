@@ -41,7 +41,7 @@ CHOSEN_ON = {
 }
 
 
-def point(looked: Looked, name: str, nu: int, chosen_on: str) -> None:
+def point(looked: Looked, name: str, nu: int, chosen_on: str, rule: str) -> None:
     """One operating point: what it is for, and its numbers."""
     at = looked.verification.sel(nu=nu, **looked.where)
     unit = str(at["unit"].item())
@@ -49,7 +49,9 @@ def point(looked: Looked, name: str, nu: int, chosen_on: str) -> None:
         left, right = st.columns([5, 2], vertical_alignment="center")
         with left:
             st.html(f"<p class='nu-lead'><b>{POINTS[name]}: ν = {nu}</b></p>")
-            plain(f"{MEANING[name]} {CHOSEN_ON.get(chosen_on, '')}")
+            # a calibration may have been asked for another rule; it tells itself which
+            meaning = "Found by a calibration." if rule == "found by a calibration" else MEANING[name]
+            plain(f"{meaning} {CHOSEN_ON.get(chosen_on, '')}")
             says = {  # a run may have been asked for fewer scores
                 "crps_fair": lambda value: f"CRPS {number(value)} {unit}",
                 "width_95": lambda value: f"95% range {number(value)} {unit} wide",
@@ -78,7 +80,7 @@ chart("trade_off", looked, on_point=choose)
 points = operating_points(looked.verification)
 for column, (name, chosen) in zip(st.columns(2), points.items(), strict=False):
     with column:
-        point(looked, name, int(chosen["nu"]), str(chosen.get("chosen_on", "")))
+        point(looked, name, int(chosen["nu"]), str(chosen.get("chosen_on", "")), str(chosen.get("rule", "")))
 
 st.html("<h2 class='nu-section'>What changes with ν</h2>")
 for pair in (("width_over_nu", "coverage_over_nu"), ("spread_skill_over_nu", "rmse_over_nu")):

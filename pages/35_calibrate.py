@@ -47,8 +47,8 @@ def answer(looked: Calibration) -> None:
 
 
 st.html(
-    "<h1 class='nu-title'>Calibrate</h1><p class='nu-claim'>ν* is the ν at which the members stray from the frozen forecast as far "
-    "as that forecast errs. It is found on data that the verification never sees.</p>"
+    "<h1 class='nu-title'>Calibrate</h1><p class='nu-claim'>Finds ν* on data that the verification never sees: as a rule the ν at "
+    "which the members stray from the frozen forecast as far as that forecast errs.</p>"
 )
 run, sweep, missing = looked_at()
 if missing is not None:

@@ -71,8 +71,13 @@ def calibration_spec(spec: RunSpec | dict[str, Any], **tune: Any) -> RunSpec:
     """
     fields = spec.model_dump() if isinstance(spec, RunSpec) else dict(spec)
     kept = {n: fields[n] for n in KEPT if n in fields}
-    title = str(fields.get("title") or "")
-    return parse_spec(kept | {"tune": tune, "title": f"Calibration · {title}" if title and not title.startswith("Calibration") else title})
+    title = str(fields.get("title") or "").removeprefix("Calibration · ").partition(" · by ")[0]
+    # two calibrations of one model stand in one list: what makes them differ is part of the name
+    how = [str(tune["objective"])] if tune.get("objective", "scale") != "scale" else []
+    how += ["physical scale"] if tune.get("norm") == "physical" else []
+    how += ["layers"] if tune.get("per_layer") else []
+    named = f"Calibration · {title}" + (f" · by {', '.join(how)}" if how else "") if title else ""
+    return parse_spec(kept | {"tune": tune, "title": named[:200]})
 
 
 def verification_spec(calibration: "xr.Dataset", *, per_layer: bool = False) -> RunSpec:
@@ -87,7 +92,7 @@ def verification_spec(calibration: "xr.Dataset", *, per_layer: bool = False) -> 
     found = json.loads(calibration.attrs["per_layer"] or "null")
     nus |= {found["shared"]} if found else set()
     fields = spec | {"tune": None, "chosen": points, "nu": sorted(nus)}
-    title = str(spec.get("title") or "").removeprefix("Calibration · ")
+    title = str(spec.get("title") or "").removeprefix("Calibration · ").partition(" · by ")[0]
     if per_layer:
         if found is None:
             raise RunError(
