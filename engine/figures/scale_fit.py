@@ -59,6 +59,9 @@ class ScaleFit(Calibrated):
         assert axis_x.range is not None and axis_y.range is not None
         layers: list[Layer] = self._error(error, axis_x.range, rising=self._rising(s))
         layers += self._star(s, axis_y)
+        if len(passes) and len(fit):  # far from where the passes are the straight line is no claim, and looks like a bad one
+            near = np.quantile(passes["nu"], [0.05, 0.95]) * [0.5, 2.0]
+            fit = fit[fit["nu"].between(*near)]
         if len(fit):
             x = np.log2(fit["nu"]).tolist()
             banded = bool(fit[["scale_low", "scale_high"]].notna().all(axis=None))

@@ -115,13 +115,13 @@ class TradeOff(Charted):
     def message(self, s: Selection, best: int, sharp: int, table: Table) -> str:
         """Both operating points, and what the honest one costs in error where both were scored."""
         if best == sharp:
-            return f"{s.label(best)} is chosen for honesty and for accuracy alike"
+            return f"{s.label(best)} is both calibration first and score oriented"
         rows = table.set_index("nu")["crps_fair"]
         cost = rows[best] / rows[sharp] - 1 if {best, sharp} <= set(rows.index) else 0.0
         return (
-            f"{s.label(best)} is chosen for honesty, {s.label(sharp)} for accuracy ({percent(1 - 1 / (1 + cost), 1)} less error)"
+            f"{s.label(best)} is calibration first, {s.label(sharp)} score oriented ({percent(1 - 1 / (1 + cost), 1)} less error)"
             if cost > 0
-            else f"{s.label(best)} is chosen for honesty, {s.label(sharp)} for accuracy"
+            else f"{s.label(best)} is calibration first, {s.label(sharp)} score oriented"
         )
 
     def words(self, table: Table, s: Selection) -> str:

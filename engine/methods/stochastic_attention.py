@@ -118,4 +118,12 @@ def nu_by_site(names: tuple[str, ...], shared: int, nu_of: dict[str, int]) -> in
     return tuple(next((nu for p, nu in nu_of.items() if fnmatchcase(name, p)), shared) for name in names)
 
 
+def free_sites(names: tuple[str, ...], params: StochasticAttention.Params) -> tuple[str, ...]:
+    """Modules of the attention calls that the shared ν reaches: sampled, and not given a ν of their own by `nu_of`."""
+    from fnmatch import fnmatchcase
+
+    sampled = (names[i] for i in active_sites(names, params.sites))
+    return tuple(name for name in sampled if not any(fnmatchcase(name, pattern) for pattern in params.nu_of))
+
+
 ENTRIES = (StochasticAttention(),)

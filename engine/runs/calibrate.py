@@ -13,6 +13,7 @@ import numpy as np
 
 from engine.errors import CalibrationError, SpecError
 from engine.kernels.tuner import Tuned, tune
+from engine.methods.stochastic_attention import free_sites
 from engine.runs import pieces
 from engine.runs.landscape import Landscape
 from engine.runs.plan import Plan
@@ -48,7 +49,6 @@ class Found:
 
 def calibrate(plan: Plan, folder: Path, report: OnProgress, finished: Callable[[], None] = lambda: None) -> None:
     """Choose ν for `plan` and write `calibration.nc` into `folder`."""
-    from engine.runs.execute import note
     from engine.runs.fields import write
     from engine.runs.finish_calibration import dataset
 
@@ -56,12 +56,11 @@ def calibrate(plan: Plan, folder: Path, report: OnProgress, finished: Callable[[
     if asked is None:
         raise SpecError("calibration", found="a spec without tune", expected="a spec that says how to tune", remedy="Set tune.")
     _refuse_what_cannot_be_tuned(plan, asked)
-    progress = _Progress(plan, asked, report)
-    landscape = Landscape(plan, progress)
-    note(folder, landscape)
+    progress = _Progress(plan, asked, report, finished)
+    landscape = Landscape(plan, progress, folder)
     scales = Scales(landscape, asked, spec.bootstrap)
     _refuse_no_target(scales)
-    found = find(scales, asked, lambda text: (progress.say(text), finished()))
+    found = find(scales, asked, progress.say)
     report(progress.total, progress.total, "writing the calibration")
     result = dataset(found)
     result.attrs["key"] = folder.name
@@ -95,17 +94,15 @@ def find(scales: Scales, asked: Tune, say: Callable[[str], Any] = lambda text: N
     wanted += [asked.per_layer_objective] if asked.per_layer else []
     scored: dict[str, int] = {}
     for key in dict.fromkeys(wanted):
-        say(f"searching the least {key}")
+        say(f"searching ν by {key}")
 
         def value(nu: int, key: str = str(key)) -> float:
             scales.at(nu)
             return float(scales.objective(nu, key))
 
         start = [nu for nu in scales.nus if nu <= asked.nu_max]
-        scored[key] = least(value, start, nu_max=asked.nu_max, calls=asked.score_calls, seed=spec.seed)
-        _look_again(scales, scored[key])
-        # with more passes at the winner its luck is gone: the least is taken once more
-        scored[key] = min(scales.nus, key=lambda nu, key=key: float(scales.objective(nu, key)))
+        least(value, start, nu_max=asked.nu_max, calls=asked.score_calls, seed=spec.seed)
+        scored[key] = _least_score(scales, str(key))
     found = Found(scales, tuned, readings, scored)
     if asked.per_layer:
         from engine.runs.per_layer import search
@@ -160,10 +157,26 @@ def _least_loss(scales: Scales, nu_max: int) -> int:
             scales.at(nu)
 
 
+def _least_score(scales: Scales, key: str) -> int:
+    """The least of a score over everything that was evaluated; a winner by luck loses it when it is looked at again."""
+    while True:
+        best = min(scales.nus, key=lambda nu: float(scales.objective(nu, key)))
+        if len(scales.all_at(best)) >= AUDIT:
+            return best
+        _look_again(scales, best)
+
+
 def _refuse_what_cannot_be_tuned(plan: Plan, asked: Tune) -> None:
     if not plan.method.uses_nu:
         raise SpecError(
             "calibrate", found=f"method {plan.method.key!r}, which has no ν", expected="a method with ν", remedy="Use stochastic_attention."
+        )
+    if hasattr(plan.params, "nu_of") and not free_sites(plan.backbone.sites(), plan.params):
+        raise SpecError(
+            "params.nu_of",
+            found="a ν of its own for every attention call",
+            expected="calls that the shared ν reaches",
+            remedy="Leave out a pattern: with all of them pinned there is nothing to calibrate.",
         )
     unknown = [v for v in asked.norm_variables if v not in plan.variables]
     if unknown:
@@ -179,7 +192,7 @@ def _refuse_what_cannot_be_tuned(plan: Plan, asked: Tune) -> None:
             "norm",
             found=f"physical units of several kinds: {', '.join(sorted(units))}",
             expected="one unit",
-            remedy="Use the normalised norm, or choose variables of one unit with norm_variables.",
+            remedy="Use the normalised norm, or choose variables of one unit with norm_variables (--norm-variables).",
         )
 
 
@@ -197,9 +210,9 @@ def _refuse_no_target(scales: Scales) -> None:
 class _Progress:
     """Member forwards so far, and an estimate of all: the tuner itself decides how many it needs."""
 
-    def __init__(self, plan: Plan, asked: Tune, report: OnProgress) -> None:
+    def __init__(self, plan: Plan, asked: Tune, report: OnProgress, finished: Callable[[], None]) -> None:
         a_pass, members = len(plan.calibrate), plan.spec.calibrate_members
-        self.report, self.done, self.text = report, 0, ""
+        self.report, self.finished, self.done, self.told, self.text = report, finished, 0, 0, ""
         self.total = a_pass * (USUAL_PASSES + members * (asked.initial + asked.score_calls + 6))
         if asked.per_layer:
             self.total += a_pass * members * 4 * len(plan.backbone.sites())
@@ -210,6 +223,9 @@ class _Progress:
         self.report(self.done, self.total, f"{message}{', ' if self.text else ''}{self.text}")
 
     def say(self, text: str) -> None:
-        """What the calibration is about now."""
+        """What the calibration is about now. Evaluations that were found on disk are no progress: nothing is finished by them."""
         self.text = text
+        if self.done > self.told:
+            self.told = self.done
+            self.finished()
         self.report(self.done, self.total, text)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     import torch
 
 Space = Literal["outputs", "probabilities", "logits"]
+SPACES, OBJECTIVES = ("outputs", "probabilities", "logits"), ("scale", "per_example", "nll")
+WIDE = 16
+"""Ratio of an interval's ends beyond which the NLL hardly depends on ν."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +39,12 @@ class ModelCalibration:
     """The tuner's whole record; None for the objective nll."""
     nll: dict[int, float]
     """Mean negative log-likelihood in nats at each ν that was searched; empty unless that was the objective."""
+    warnings: tuple[str, ...] = ()
+    """When not to trust it, in plain words."""
+
+    def __repr__(self) -> str:
+        """The answer alone: the tuner's record is long."""
+        return f"ModelCalibration(nu={self.nu}, low={self.low}, high={self.high}, objective={self.objective!r}, warnings={self.warnings})"
 
 
 def calibrate_model(
@@ -64,11 +73,23 @@ def calibrate_model(
     Raises CalibrationError for shapes that do not fit and values that are not finite, AttentionError for a model whose
     attention cannot be reached.
     """
+    _refuse_other_words(space, objective)
+    for name, number, least in (
+        ("nu_max", nu_max, 2),
+        ("batch", batch, 1),
+        ("members", members, 1),
+        ("seed", seed, 0),
+        ("calls", calls, 0),
+    ):
+        if not isinstance(number, int) or number < least:
+            raise CalibrationError(name, found=repr(number), expected=f"a whole number from {least}", remedy="Mend it.")
     runner = _Runner(model, inputs, seed, sites, batch)
-    single, truth = runner(None, 0), np.asarray(observed)
+    single, truth = runner(None, 0), _array(observed)
+    if space == "outputs" and objective != "nll" and not np.isfinite(truth.astype(np.float64)).all():
+        raise CalibrationError("observed", found="values that are not finite", expected="finite values", remedy="Leave those cases out.")
     if not np.isfinite(single).all():
         raise CalibrationError("model output", found="values that are not finite", expected="finite values", remedy="Check the inputs.")
-    classes = space != "outputs"
+    classes = space != "outputs" or objective == "nll"
     if (single.ndim != 2 or truth.shape != single.shape[:1]) if classes else truth.shape != single.shape:
         raise CalibrationError(
             "observed",
@@ -97,6 +118,13 @@ def calibrate_model(
         return seen[nu, k] if objective == "per_example" else seen[nu, k].mean(keepdims=True)
 
     target = float(residual.mean())
+    if not target > 1e-6 * float(np.abs(flat).max()):
+        raise CalibrationError(
+            "observed",
+            found=f"a mean distance of {target:.3g} from the model's own outputs",
+            expected="observations that the model misses",
+            remedy="Give what happened, not the model's outputs: a forecast without error has nothing to calibrate.",
+        )
     tuned = tuner.tune(evaluate, target, nu_max=nu_max, seed=seed, rounds=rounds)
     passes = list(seen)
     try:
@@ -105,7 +133,38 @@ def calibrate_model(
         )
     except CalibrationError:  # two cases, or no line: a point and no interval
         low = high = None
-    return ModelCalibration(tuned.nu, low, high, objective, target, tuned, {})
+    return ModelCalibration(tuned.nu, low, high, objective, target, tuned, {}, _warnings(tuned, nu_max, len(single), low is None))
+
+
+def _array(observed: Any) -> Array:
+    """Observations as numbers."""
+    values = np.asarray(observed.detach().cpu() if hasattr(observed, "detach") else observed)
+    if values.dtype.kind not in "biuf":
+        raise CalibrationError(
+            "observed", found=f"values of type {values.dtype}", expected="numbers", remedy="Give numbers, or class numbers."
+        )
+    return values
+
+
+def _refuse_other_words(space: str, objective: str) -> None:
+    for name, given, known in (("space", space, SPACES), ("objective", objective, OBJECTIVES)):
+        if given not in known:
+            raise CalibrationError(name, found=repr(given), expected=f"one of {', '.join(known)}", remedy="Use one of these words.")
+
+
+def _warnings(tuned: tuner.Tuned, nu_max: int, cases: int, no_interval: bool) -> tuple[str, ...]:
+    told = []
+    if tuned.edge == "low":
+        told.append("Even at ν = 1 the passes stray less than the model errs: the spread must come from elsewhere.")
+    if tuned.edge == "high":
+        told.append(f"At ν = {nu_max} the passes still stray further than the model errs: allow more with nu_max.")
+    if tuned.rising:
+        told.append("The passes' departure does not fall with ν: the fit says nothing about ν here.")
+    if tuned.dropped:
+        told.append(f"{tuned.dropped} departure(s) of exactly zero were dropped from the fit.")
+    if cases < 15 or no_interval:
+        told.append(f"Only {cases} calibration cases: ν* is uncertain.")
+    return tuple(told)
 
 
 def _least_nll(runner: "_Runner", labels: Array, nu_max: int, seed: int, members: int, calls: int) -> ModelCalibration:
@@ -124,7 +183,10 @@ def _least_nll(runner: "_Runner", labels: Array, nu_max: int, seed: int, members
     nus = sorted(by_case)
     drawn = bootstrap.resample(len(labels), 1, 1000, seed) @ np.stack([by_case[n] for n in nus], axis=1)
     low, high = np.quantile(np.array(nus)[drawn.argmin(axis=1)], [0.025, 0.975], method="inverted_cdf")
-    return ModelCalibration(nu, int(low), int(high), "nll", float("nan"), None, {n: float(by_case[n].mean()) for n in nus})
+    told = [f"The NLL hardly tells ν on these cases: anything from {low} to {high} is as good."] if high >= WIDE * low else []
+    told += [f"ν = {nu} is at the edge of the search."] if nu in (1, nu_max) else []
+    means = {n: float(by_case[n].mean()) for n in nus}
+    return ModelCalibration(nu, int(low), int(high), "nll", float("nan"), None, means, tuple(told))
 
 
 class _Runner:
@@ -135,7 +197,15 @@ class _Runner:
 
         self.model, self.seed, self.sites, self.batch = model, seed, sites, batch
         self.inputs = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
-        self.cases = len(self.inputs[0])
+        lengths = {len(x) if isinstance(x, torch.Tensor) and x.dim() else -1 for x in self.inputs}
+        if len(lengths) != 1 or min(lengths, default=0) < 2:
+            raise CalibrationError(
+                "inputs",
+                found=", ".join(f"{type(x).__name__} {tuple(getattr(x, 'shape', ()))}" for x in self.inputs[:4]) or "none",
+                expected="torch tensors (case, …) of one length, 2 cases or more",
+                remedy="Convert arrays with torch.as_tensor, and give several inputs as a tuple.",
+            )
+        self.cases = lengths.pop()
 
     def __call__(self, nu: int | None, k: int) -> Array:
         import torch
@@ -150,5 +220,12 @@ class _Runner:
             ids = list(range(start, start + len(some[0])))
             with torch.no_grad(), stochastic_attention(self.model, nu, seed, k, ids, self.sites):
                 answer = self.model(*some)
+            if not isinstance(answer, torch.Tensor):
+                raise CalibrationError(
+                    "model output",
+                    found=type(answer).__name__,
+                    expected="one tensor (case, …)",
+                    remedy="Wrap the model in a module whose forward returns the tensor to calibrate.",
+                )
             parts.append(answer.detach().cpu().double().numpy())
         return np.concatenate(parts)

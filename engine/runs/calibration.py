@@ -25,7 +25,8 @@
                   operating_points (JSON): {"calibration_first": {"nu", "low", "high", "chosen_on", "rule", "edge", "w1_pit",
                   "crps_fair", "coverage_95"}, "score_oriented": the same}; scores there are those at that ν on the calibration
                   split, NaN (JSON null) where it was not evaluated; low and high are null where no interval is known
-                  warnings (JSON): [{"code", "text"}]; codes: edge, scalar_target, few_cases, rising, still, missing, disagree
+                  warnings (JSON): [{"code", "text"}]; codes: edge, scalar_target, few_cases, rising, still, missing,
+                  shift, disagree
                   periods (JSON): {"calibrate": {"first", "last", "cases"}, "verify": the same or null}: first initial and last
                   valid time (ISO)
                   per_layer (JSON, "" where not asked for): {"groups": {name: ν}, "shared": ν, "objective", "value", "value_shared"}
@@ -37,10 +38,16 @@ from typing import TYPE_CHECKING, Any
 
 from engine.errors import RunError
 from engine.runs.spec import NU_MAX, RunSpec, parse_spec
+from engine.runs.verification import readable
 
 if TYPE_CHECKING:
     import xarray as xr
 
+IN_WORDS = {
+    "per_example": "every example", "grid": "the loss itself", "w1_pit": "PIT", "crps_fair": "CRPS", "coverage_95": "coverage",
+    "nll_gaussian": "likelihood",
+}  # fmt: skip
+"""Objectives in a run's name."""
 KEPT = (
     "checkpoint", "data", "calibrate", "normalisation", "climatology", "architecture", "method", "params", "seed", "max_cases", "members",
     "calibrate_cases", "calibrate_members", "lead_hours", "variables", "bootstrap",
@@ -60,7 +67,7 @@ def open_calibration(folder: Path) -> "xr.Dataset":
             expected="a finished calibration",
             remedy="Wait until it is done, or resume it.",
         )
-    with xr.open_dataset(path, engine="h5netcdf") as file:
+    with readable(path), xr.open_dataset(path, engine="h5netcdf") as file:
         return file.load()
 
 
@@ -73,7 +80,7 @@ def calibration_spec(spec: RunSpec | dict[str, Any], **tune: Any) -> RunSpec:
     kept = {n: fields[n] for n in KEPT if n in fields}
     title = str(fields.get("title") or "").removeprefix("Calibration · ").partition(" · by ")[0]
     # two calibrations of one model stand in one list: what makes them differ is part of the name
-    how = [str(tune["objective"])] if tune.get("objective", "scale") != "scale" else []
+    how = [IN_WORDS.get(str(tune["objective"]), str(tune["objective"]))] if tune.get("objective", "scale") != "scale" else []
     how += ["physical scale"] if tune.get("norm") == "physical" else []
     how += ["layers"] if tune.get("per_layer") else []
     named = f"Calibration · {title}" + (f" · by {', '.join(how)}" if how else "") if title else ""
@@ -92,7 +99,7 @@ def verification_spec(calibration: "xr.Dataset", *, per_layer: bool = False) -> 
     found = json.loads(calibration.attrs["per_layer"] or "null")
     nus |= {found["shared"]} if found else set()
     fields = spec | {"tune": None, "chosen": points, "nu": sorted(nus)}
-    title = str(spec.get("title") or "").removeprefix("Calibration · ").partition(" · by ")[0]
+    title = str(spec.get("title") or Path(spec["checkpoint"]).stem).removeprefix("Calibration · ").partition(" · by ")[0]
     if per_layer:
         if found is None:
             raise RunError(
@@ -102,6 +109,10 @@ def verification_spec(calibration: "xr.Dataset", *, per_layer: bool = False) -> 
                 remedy="Calibrate with --per-layer first.",
             )
         own = {name: nu for name, nu in found["groups"].items() if nu != found["shared"]}
-        fields |= {"params": spec["params"] | {"nu_of": own}, "nu": [found["shared"]], "chosen": {"calibration_first": found["shared"]}}
+        fields |= {
+            "params": spec["params"] | {"nu_of": spec["params"].get("nu_of", {}) | own},
+            "nu": [found["shared"]],
+            "chosen": {"calibration_first": found["shared"]},
+        }
         title, first = f"{title} (a ν for each layer)".strip(), found["shared"]
-    return parse_spec(fields | {"title": title and f"{title}, verified at ν = {first}"})
+    return parse_spec(fields | {"title": f"{title}, verified at ν = {first}"[:200]})

@@ -89,7 +89,7 @@ def document(calibration: "xr.Dataset") -> dict[str, Any]:
 
 def table(answer: dict[str, Any]) -> str:
     """The same for people."""
-    shown = ("scale", "loss", "w1_pit", "coverage_95", "crps_fair", "spread_skill_ratio")
+    shown = ("scale", "shift", "spread", "loss", "w1_pit", "coverage_95", "crps_fair", "spread_skill_ratio")
     head = ["ν", "passes", *shown]
     lines = [[str(r["nu"]), str(r["passes"]), *(f"{r[c]['value']:.4g}" if c in r else "–" for c in shown)] for r in answer["rows"]]
     widths = [max(len(line[i]) for line in [head, *lines]) for i in range(len(head))]
@@ -107,6 +107,8 @@ def table(answer: dict[str, Any]) -> str:
             f"by layer: {listed}; {layers['objective']} {layers['value']:.4g} against {layers['value_shared']:.4g} with the shared ν"
         )
     text += [f"{n.replace('_', '-')}: ν = {p['nu']} {_ends(p)}: {p['rule']}" for n, p in answer["operating_points"].items()]
+    members, perfect = answer["rows"][0]["members"], answer["nominal_95"]
+    text.append(f"a perfect ensemble of {members} covers {perfect:.1%} with its central 95 % interval")
     text += [f"warning: {w['text']}" for w in answer["warnings"]]
     text += [f"changed: {line}" for line in answer["changes"] if "dimensions renamed" not in line]
     text += [f"note: {line}" for line in answer["notes"]]

@@ -73,16 +73,17 @@ def _learn(
         made[0] += members
         report(made[0], total, message)
 
-    landscape = Landscape(plan, tick)
-    note(folder, landscape)
+    landscape = Landscape(plan, tick, folder)
     a_nu = plan.learning // len(plan.nu)
     for k, nu in enumerate(plan.nu):
+        before = made[0]
         if plan.chooses:
             landscape.evaluate(nu)
         if plan.posthoc[0]:
             posthoc_states(plan, folder, landscape, (nu,))
+        if made[0] > before:  # what was found on disk is no progress: a worker that dies after it got nowhere
+            finished()
         made[0] = done + (k + 1) * a_nu
-        finished()
     report(made[0], total, "calibration cases done")
     return landscape, made[0]
 
@@ -107,12 +108,6 @@ def posthoc_states(plan: Plan, folder: Path, landscape: Landscape, nus: tuple[in
                     save_state(path, entry, params, state)
             states[nu, v] = state
     return states
-
-
-def note(folder: Path, landscape: Landscape) -> None:
-    """Remember which evaluations the run uses: they are removed with the last run that does."""
-    with pieces.writing(folder):
-        (folder / "landscape").write_text(landscape.key)
 
 
 def _use_threads() -> None:

@@ -68,7 +68,7 @@ def dataset(found: Found) -> xr.Dataset:
         "lead_hours": float(plan.lead_hours[0]),
         "region": next(iter(plan.regions)),
         "nominal_95": perfect_coverage(spec.calibrate_members, 95),
-        "norm": f"{asked.norm} units, {'area weighted' if asked.area_weighted else 'every point alike'}",
+        "norm": f"{asked.norm} units, {'area weighted' if asked.area_weighted else 'every point alike'}{_over(found)}",
         "scale_unit": scale_unit(found),
         "objective": asked.objective,
         "nu_max": asked.nu_max,
@@ -88,6 +88,12 @@ def dataset(found: Found) -> xr.Dataset:
         "estimator": "mean over passes and cases of (R − Z)²; scores of ensembles of the stated members, averaged",
     }
     return xr.Dataset(variables, coordinates, attrs)
+
+
+def _over(found: Found) -> str:
+    """Which outputs the scales are taken over, where they are not simply those that the scores are about."""
+    names = [found.scales.landscape.plan.variables[v] for v in found.scales.variables]
+    return "" if names == [found.scales.landscape.plan.variables[0]] else f", over {', '.join(names)}"
 
 
 def scale_unit(found: Found) -> str:

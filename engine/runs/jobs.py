@@ -22,8 +22,10 @@ import psutil
 
 from engine.errors import RunError
 from engine.runs import store
+from engine.runs.calibration import IN_WORDS
 from engine.runs.spec import RunSpec, parse_spec
 from engine.runs.store import Progress
+from engine.runs.verification import is_readable
 from engine.settings import ROOT, settings
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ def _record(spec: RunSpec) -> str:
         if known is None:
             connection.execute(
                 "INSERT INTO runs (key, title, status, spec, created) VALUES (?, ?, 'queued', ?, ?)",
-                (key, spec.title or f"{spec.checkpoint.stem}: {'calibration' if spec.tune else spec.method}", text, time.time()),
+                (key, spec.title or _name(spec), text, time.time()),
             )
         elif known["status"] in ("failed", "cancelled") or _lost(known["status"], path):
             # the same content may lie elsewhere now: the newer spec's paths are the ones that exist
@@ -58,9 +60,17 @@ def _record(spec: RunSpec) -> str:
     return key
 
 
+def _name(spec: RunSpec) -> str:
+    """What a run is called where nobody named it: model, method, data."""
+    how = "calibration" if spec.tune else spec.method.replace("_", " ")
+    how += f" by {IN_WORDS.get(spec.tune.objective, spec.tune.objective)}" if spec.tune and spec.tune.objective != "scale" else ""
+    how += f", then {spec.posthoc.replace('_', ' ')}" if spec.posthoc else ""
+    return f"{spec.checkpoint.stem}: {how} on {spec.data[0].name}"[:200]
+
+
 def _lost(status: str, path: Path) -> bool:
-    """A finished run whose results are no longer there."""
-    return status == "done" and not any((path / name).exists() for name in store.RESULTS)
+    """A finished run whose results are no longer there, or cannot be read any more."""
+    return status == "done" and not any(is_readable(path / name) for name in store.RESULTS if (path / name).exists())
 
 
 def submit(spec: RunSpec | dict[str, Any]) -> str:
@@ -211,7 +221,7 @@ def remove(key: str) -> None:
 
 def _forget_evaluations() -> None:
     """Remove the evaluations of calibration splits that no run refers to any more."""
-    kept = {p.read_text() for p in settings().runs.glob("*/landscape")}
+    kept = {p.read_text() for p in settings().runs.glob("*/landscape") if p.exists()}
     for place in (settings().home / "evaluations").glob("*"):
         if place.name not in kept:
             shutil.rmtree(place, ignore_errors=True)

@@ -52,13 +52,21 @@ class Evaluation:
 
 
 class Landscape:
-    """The evaluations of one plan's calibration split; `tick(members, message)` is told of each case's new ensemble."""
+    """The evaluations of one plan's calibration split; `tick(members, message)` is told of each case's new ensemble.
 
-    def __init__(self, plan: Plan, tick: OnTick = lambda members, message: None) -> None:
+    `folder`, that of the run: it gets a note of which evaluations are used, and they are removed with the last run that does.
+    """
+
+    def __init__(self, plan: Plan, tick: OnTick = lambda members, message: None, folder: Path | None = None) -> None:
         self.plan, self.tick = plan, tick
         self.cases = [c.id for c in plan.calibrate]
         self.key = _key(plan)
         self.place = settings().home / "evaluations" / self.key
+        if folder is not None:  # before the place is made: who sweeps up what no run refers to must find this
+            with pieces.writing(folder):
+                part = folder / "landscape.part"
+                part.write_text(self.key)
+                part.replace(folder / "landscape")
         pieces.make_place(self.place)
         self._held: dict[int, tuple[Batch, Array, dict[str, Any]]] = {}
         self._room: int | None = None
@@ -74,7 +82,7 @@ class Landscape:
         """Squared error of the frozen forecast, `(case, variable, weighting)`, as in `Evaluation.square`; NaN without a valid point."""
         path = self.place / "residual.npz"
         kept = pieces.load(path, self.cases)
-        if kept is None:
+        if kept is None or kept.get("square", np.zeros(0)).shape != (len(self.cases), len(self.plan.variables), 2):
             found = []
             for i in range(len(self.cases)):
                 batch, single, _ = self._case(i)
@@ -85,19 +93,28 @@ class Landscape:
             pieces.save(path, kept)
         return kept["square"]
 
-    def has(self, nu: int, number: int = 0, nu_of: Mapping[str, int] | None = None) -> bool:
-        """Whether this evaluation is there already."""
-        return self._path(nu, number, nu_of or {}).exists()
-
     def evaluate(self, nu: int, number: int = 0, nu_of: Mapping[str, int] | None = None) -> Evaluation:
         """The `number`-th ensemble at ν; `nu_of` gives the attention modules that a pattern names a ν of their own."""
         path = self._path(nu, number, nu_of or {})
-        kept = pieces.load(path, self.cases)
+        kept = self._load(path, nu, number)
         if kept is None:
             kept = self._compute(nu, number, dict(nu_of or {}))
             pieces.save(path, kept)
         statistics = {v: ShardStatistics.from_arrays(kept, f"{v}/") for v in self.plan.variables}
         return Evaluation(nu, number, kept["square"], kept["shift"], statistics, float(kept["seconds"]))
+
+    def _load(self, path: Path, nu: int, number: int) -> dict[str, NDArray] | None:
+        """What is stored, where it says itself that it is this evaluation and is shaped like one; else it is made again."""
+        kept = pieces.load(path, self.cases)
+        shape = (len(self.cases), self.plan.spec.calibrate_members, len(self.plan.variables), 2)
+        if kept is None:
+            return None
+        own = kept.get("which", np.zeros(0)).tolist() == [nu, number]
+        whole = {"square", "shift", "seconds"} <= kept.keys() and kept["square"].shape == shape
+        if own and whole and kept["shift"].shape == (shape[0], *shape[2:]):
+            return kept
+        pieces.log.warning("%s is not the evaluation that its name says and is computed again", path.name)
+        return None
 
     def members(self, nu: int) -> tuple[Array, Array]:
         """The run's own ensemble of every calibration case at ν: members `(member, case, variable, H, W)`, and what was observed.
@@ -137,7 +154,7 @@ class Landscape:
             self._keep(i, batch, single, shared)
             self.tick(members, f"calibration case {case.init_time}, ν = {nu}")
         kept: dict[str, NDArray] = {"cases": np.asarray(self.cases), "square": np.stack(squares), "shift": np.stack(shifts)}
-        kept["seconds"] = np.asarray(time.perf_counter() - began)
+        kept["seconds"], kept["which"] = np.asarray(time.perf_counter() - began), np.asarray([nu, number])
         for v, total in sums.items():
             kept |= total.result().arrays(f"{v}/")
         return kept

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from engine.errors import SpecError
+from engine.methods.stochastic_attention import free_sites
 from engine.runs.scales import Scales, score
 from engine.runs.tune import Tune
 from engine.types import Array
@@ -61,12 +62,9 @@ def search(scales: Scales, shared: int, asked: Tune, say: Callable[[str], Any]) 
 
 
 def _active(scales: Scales) -> tuple[str, ...]:
-    """Names of the attention calls that the run samples."""
-    from engine.methods.stochastic_attention import active_sites
-
+    """Names of the attention calls that the run samples at the shared ν; what the run itself pins to a ν stays there."""
     plan = scales.landscape.plan
-    names = plan.backbone.sites()
-    return tuple(names[i] for i in active_sites(names, plan.params.sites))
+    return free_sites(plan.backbone.sites(), plan.params)
 
 
 def _objective(scales: Scales, shared: int, nus: dict[str, int], key: str) -> tuple[float, Array]:

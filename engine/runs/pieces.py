@@ -52,6 +52,7 @@ def save(path: Path, arrays: Mapping[str, NDArray]) -> None:
     """Write a piece. The process's id is in the temporary name: should two ever write one piece, each file is still whole."""
     part = path.with_name(f"{path.stem}.{os.getpid()}.part")
     with writing(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with part.open("wb") as file:
                 np.savez(file, allow_pickle=False, **arrays)

@@ -67,6 +67,7 @@ def table(document: dict[str, Any]) -> str:
         text += [f"after {after['title']}: {after['guarantee']}"] + [f"  ν = {nu}: {said}" for nu, said in after["learned"].items()]
     points = document["operating_points"]
     text += [f"{name.replace('_', '-')}: ν = {p['nu']} ({p['rule']}; chosen on the {p['chosen_on']} split)" for name, p in points.items()]
-    promise = after["title"] + " promises" if after and after["intervals"] else "a perfect ensemble of this M covers"
-    text += [f"{promise} {document['nominal_95']:.1%} with its central 95 % interval", f"run {document['key']}"]
+    perfect, promised = "a perfect ensemble of this M covers", after and after["intervals"]
+    text.append(f"{after['title'] + ', promised:' if promised else perfect} {document['nominal_95']:.1%} with its central 95 % interval")
+    text.append(f"run {document['key']}")
     return "\n".join(text)

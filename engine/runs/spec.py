@@ -17,7 +17,7 @@ from engine.settings import DEMO
 Box = tuple[FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat]
 POINTS = ("calibration_first", "score_oriented")
 VERIFIED = ("nu", "scores", "regions", "thresholds", "maps", "chosen", "posthoc", "posthoc_params")
-"""Fields that concern verification alone: a calibration's numbers do not depend on them."""
+"""Fields that concern verification alone: a calibration has none of them."""
 BESIDE = ("normalisation.nc", "normalize_mean.npz")
 """Where a checkpoint's normalisation is looked for when none is named: beside it."""
 
@@ -89,6 +89,17 @@ class RunSpec(BaseModel):
             raise ValueError(f"{', '.join(strange)}: the operating points are {' and '.join(POINTS)}")
         return chosen
 
+    @model_validator(mode="before")
+    @classmethod
+    def _calibrations_verify_nothing(cls, fields: Any) -> Any:
+        """What concerns verification is dropped from a calibration, so that what follows from one depends on its key alone."""
+        if not isinstance(fields, dict) or fields.get("tune") is None:
+            return fields
+        lost = [name for name in ("chosen", "posthoc", "posthoc_params") if fields.get(name)]
+        if lost:
+            raise ValueError(f"{', '.join(lost)} belongs to a sweep, not to a calibration: calibrate first, then sweep with it")
+        return {name: value for name, value in fields.items() if name not in VERIFIED}
+
     @model_validator(mode="after")
     def _with_something_to_learn_from(self) -> "RunSpec":
         needing = "a calibration" if self.tune else f"post-hoc method {self.posthoc}" if self.posthoc else ""
@@ -135,8 +146,7 @@ class RunSpec(BaseModel):
 
     def key(self) -> str:
         """16 hex digits: hash of the canonical spec with the files' contents in place of their names."""
-        idle = {"title", "shard_cases", *self.files(), "normalisation", "climatology"} | (set(VERIFIED) if self.tune else set())
-        plain = self.model_dump(mode="json", exclude=idle)
+        plain = self.model_dump(mode="json", exclude={"title", "shard_cases", *self.files(), "normalisation", "climatology"})
         plain["files"] = contents(self)
         plain["engine"] = engine.__version__
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 READINGS = ("scale", "per_example", "grid")
 """Readings of the residual-scale loss (arXiv 2604.19530): mean scale, every example's scale, the loss itself."""
@@ -32,3 +32,8 @@ class Tune(BaseModel):
     per_layer_objective: Literal["crps_fair", "w1_pit", "nll_gaussian"] = Field(
         default="crps_fair", description="what the ν of each block is chosen by"
     )
+
+    @field_validator("norm_variables")
+    @classmethod
+    def _each_once(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(names))

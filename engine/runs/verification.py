@@ -38,6 +38,8 @@ too where there are several). `map_case` is all cases
 where the file stays below 64 MB (then a cell's series with its fan can be drawn), else evenly spaced cases.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +52,31 @@ LEVELS = (50, 80, 90, 95)
 FAN = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
 
 
+@contextmanager
+def readable(path: Path) -> "Iterator[None]":
+    """Turn a damaged result into a refusal: its pieces are kept, so it is made again at little cost."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, RuntimeError) as fault:
+        raise RunError(
+            f"{path.name} of run {path.parent.name}",
+            found=f"a file that cannot be read: {str(fault)[:120]}",
+            expected="the result as the run wrote it",
+            remedy="Resume the run, or start it again: what was computed is kept, and the file is written anew.",
+        ) from fault
+
+
+def is_readable(path: Path) -> bool:
+    """Whether a result is there and opens."""
+    import xarray as xr
+
+    try:
+        with readable(path), xr.open_dataset(path, engine="h5netcdf"):
+            return True
+    except RunError:
+        return False
+
+
 def open_verification(folder: Path) -> "xr.Dataset":
     """`verification.nc` of a run's folder, in memory."""
     import xarray as xr
@@ -59,7 +86,7 @@ def open_verification(folder: Path) -> "xr.Dataset":
         raise RunError(
             f"run {folder.name}", found="no verification yet", expected="a finished run", remedy="Wait until it is done, or resume it."
         )
-    with xr.open_dataset(path, engine="h5netcdf") as file:
+    with readable(path), xr.open_dataset(path, engine="h5netcdf") as file:
         return file.load()
 
 
@@ -75,4 +102,5 @@ def open_fields(folder: Path) -> "xr.Dataset":
             expected="fields.nc in the run's folder",
             remedy="Run it again with maps switched on.",
         )
-    return xr.open_dataset(path, engine="h5netcdf")
+    with readable(path):
+        return xr.open_dataset(path, engine="h5netcdf")

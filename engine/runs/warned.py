@@ -4,10 +4,14 @@ import numpy as np
 
 from engine.kernels.residual_scale import dispersion_of_literal_loss
 from engine.runs.calibrate import Found
-from engine.runs.tune import READINGS
+from engine.runs.tune import READINGS, SCORED
 
 FEW_BLOCKS = 8
 """Independent calibration cases below which an interval of ν* is hardly one (our choice)."""
+FEW_CASES = 15
+"""Calibration cases below which their dependence cannot be judged either (our choice)."""
+SHIFTED = 0.2
+"""Share of the squared departure that is a shift, from which the spread is visibly less than the departure (our choice)."""
 FEW_OUTPUTS = 25
 """Output dimensions below which the literal loss under-disperses by more than about 2 %."""
 AGREE = 1.03
@@ -42,16 +46,31 @@ def warnings(found: Found) -> list[dict[str, str]]:
         text = f"Only {outputs} output value(s) a case: minimising the loss as written gives {ratio:.0%} of the right spread. "
         warn("scalar_target", text + "Use the reading “scale”.")
     independent = scales.cases / scales.block
-    if independent < FEW_BLOCKS:
+    if independent < FEW_BLOCKS or scales.cases < FEW_CASES:
         text = f"Only {scales.cases} calibration case(s), worth about {independent:.0f} independent ones: ν* is uncertain. "
         warn("few_cases", text + "Bring a longer calibration period, or raise calibrate_cases.")
     missing = 1 - float(np.mean([e.valid.mean() for e in scales.landscape.evaluate(nu).statistics.values()]))
     if missing > 0.05 or scales.cases < len(scales.seen):
         left = len(scales.seen) - scales.cases
         warn("missing", f"{missing:.0%} of the calibration data are missing; {left} case(s) without any value were left out.")
+    if told := _shifted(found, nu):
+        warn("shift", told)
     if told := _disagreement(found, asked.objective if asked.objective in READINGS else "scale"):
         warn("disagree", told)
     return said
+
+
+def _shifted(found: Found, nu: int) -> str:
+    """Words where the members' departure is largely one that they share: matching it leaves the spread too small."""
+    scales = found.scales
+    shift, spread = (float(part.mean()) for part in scales.parts(nu))
+    share = shift / (shift + spread)
+    if scales.tune.objective in SCORED or share < SHIFTED:
+        return ""
+    return (
+        f"At ν = {nu} {share:.0%} of the members' squared departure is a shift that all of them share, which widens no interval: expect "
+        "intervals that are too narrow. The objectives coverage_95 and w1_pit choose ν by what the ensemble covers instead."
+    )
 
 
 def _disagreement(found: Found, read: str) -> str:

@@ -30,6 +30,7 @@ HEADS = {
     "few_cases": "Few cases.",
     "scalar_target": "A single number to forecast.",
     "missing": "Missing data.",
+    "shift": "Expect too narrow intervals.",
     "disagree": "The readings disagree.",
 }
 

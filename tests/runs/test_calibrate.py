@@ -280,7 +280,7 @@ def test_warnings_say_what_is_wrong(home, asked) -> None:
         ({"tune": {"objective": "beauty"}}, "scale"),
         ({"tune": {"norm_variables": ("soil",)}}, "verified variables"),
         ({"variables": (), "tune": {"norm": "physical"}}, "one unit"),
-        ({"chosen": {"best": 3}}, "calibration_first"),
+        ({"tune": None, "chosen": {"best": 3}}, "calibration_first"),
     ],
 )
 def test_what_cannot_be_is_refused(home, spec, fields, says) -> None:
@@ -369,3 +369,94 @@ def test_a_picture_of_the_other_kind_is_refused(home, spec, asked) -> None:
     with pytest.raises(ExportError, match="calibration"):
         export("scale_fit", swept, "csv")
     assert export("scale_fit", calibration, "csv")[0]
+
+
+def test_pinned_layers_stay_pinned(home, asked) -> None:
+    """A block that the run itself gives a ν is no group of the search, and keeps it in both verifications."""
+    found = jobs.run(asked(per_layer=True).model_copy(update={"params": {"nu_of": {"blocks.1.attn": 7}}}))
+    layers = json.loads(found.attrs["per_layer"])
+    assert layers["groups"].keys() == {"var_agg", "blocks.0.*"}
+    for own in (False, True):
+        assert verification_spec(found, per_layer=own).params["nu_of"]["blocks.1.attn"] == 7
+
+
+def test_nothing_left_to_calibrate_is_refused(home, asked) -> None:
+    with pytest.raises(SpecError, match="nothing to calibrate"):
+        jobs.run(asked().model_copy(update={"params": {"nu_of": {"*": 7}}}))
+
+
+@pytest.mark.parametrize("damage", ["junk", "half"])
+def test_a_damaged_result_is_refused_and_made_again(home, asked, damage) -> None:
+    key = jobs.run(asked()).attrs["key"]
+    before, path = numbers(key), store.folder(key) / "calibration.nc"
+    path.write_bytes(b"junk" if damage == "junk" else path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(EngineError, match="cannot be read"):
+        jobs.result(key)
+    jobs.run(asked())
+    same(numbers(key), before)
+
+
+@pytest.mark.parametrize("damage", ["swapped", "one member", "entry gone"])
+def test_an_evaluation_of_other_content_is_computed_again(home, asked, damage) -> None:
+    key = jobs.run(asked()).attrs["key"]
+    before = numbers(key)
+    place = settings().home / "evaluations" / (store.folder(key) / "landscape").read_text()
+    one, other = place / "nu-1-0.npz", place / "nu-64-0.npz"
+    if damage == "swapped":
+        content = one.read_bytes()
+        one.write_bytes(other.read_bytes())
+        other.write_bytes(content)
+    else:
+        with np.load(one) as file:
+            held = dict(file)
+        held = held | {"square": held["square"][:, :1]} if damage == "one member" else {n: a for n, a in held.items() if n != "square"}
+        np.savez(one, **held)
+    (store.folder(key) / "calibration.nc").unlink()
+    jobs.run(asked())
+    same(numbers(key), before)
+
+
+def test_a_running_calibration_outlives_the_sweeping_of_its_evaluations(home, asked, monkeypatch) -> None:
+    """Somebody removes the folder under it: what is computed from then on is written all the same."""
+    true, count = landscape.Landscape._compute, []
+
+    def swept(self, *args):
+        count.append(1)
+        if len(count) == 3:
+            (store.folder(asked().resolved().key()) / "landscape").unlink()
+            jobs._forget_evaluations()
+        return true(self, *args)
+
+    monkeypatch.setattr(landscape.Landscape, "_compute", swept)
+    assert jobs.run(asked()).attrs["key"]
+
+
+def test_a_shift_is_said(home, asked) -> None:
+    """The warning's share is that of the parts; where it is small nothing is said."""
+    from engine.runs import warned
+
+    found = jobs.run(asked())
+    first = json.loads(found.attrs["operating_points"])["calibration_first"]
+    at = found.sel(nu=first["nu"])
+    share = float(at["shift"]) ** 2 / (float(at["shift"]) ** 2 + float(at["spread"]) ** 2)
+    said = [w["text"] for w in json.loads(found.attrs["warnings"]) if w["code"] == "shift"]
+    assert bool(said) == (share >= warned.SHIFTED)
+    if said:
+        assert f"{share:.0%}" in said[0]
+
+
+def test_a_calibration_that_is_killed_again_and_again_is_given_up(home, asked, monkeypatch) -> None:
+    """Evaluations that are only found again do not count as getting somewhere."""
+
+    def dies(self, *args):
+        raise SystemError("as if killed")
+
+    jobs.run(asked(rounds=1))
+    key = asked(rounds=2).resolved().key()
+    jobs._record(asked(rounds=2).resolved())
+    assert store.update(key, attempts=3)
+    with monkeypatch.context() as patch, pytest.raises(SystemError):
+        patch.setattr(landscape.Landscape, "_compute", dies)
+        jobs.run(asked(rounds=2))
+    with store.table() as connection:
+        assert store.row(connection, key)["attempts"] == 4

@@ -77,7 +77,7 @@ def test_a_classifier_is_matched_on_distances(space) -> None:
 def test_a_classifier_by_its_nll() -> None:
     """The ν with the least NLL among those searched; NLL is that of the mean softmax, computed here anew at the answer."""
     model, x = Classifier(), cases(64)
-    found = engine.calibrate_model(model, x, sampled_labels(model, x, 2, 7), space="logits", objective="nll", nu_max=64, calls=3)
+    found = engine.calibrate_model(model, x, sampled_labels(model, x, 2, 7), objective="nll", nu_max=64, calls=3)
     assert found.nll[found.nu] == min(found.nll.values()) and found.low <= found.nu <= found.high
     assert len(found.nll) >= 7 and found.tuned is None
 
@@ -102,3 +102,46 @@ def test_a_label_without_a_class_is_refused() -> None:
 def test_a_model_without_attention_is_refused() -> None:
     with pytest.raises(AttentionError, match="no attention"):
         engine.calibrate_model(nn.Linear(4, 4), torch.randn(8, 4), np.zeros((8, 4)))
+
+
+@pytest.mark.parametrize("words", [{"objective": "foo"}, {"space": "colours"}])
+def test_other_words_are_refused(words) -> None:
+    with pytest.raises(CalibrationError, match="one of"):
+        engine.calibrate_model(Classifier(), cases(4), np.zeros(4, dtype=int), **words)
+
+
+def test_what_is_not_to_be_trusted_is_said() -> None:
+    """A target that no ν reaches, and few cases; the answer prints in one line."""
+    model, x = KnownTruth(tokens=8, width=4, heads=2, layers=1), cases(6, width=4)
+    found = engine.calibrate_model(model, x, model(x) + 100.0, nu_max=32, rounds=2)
+    assert found.nu == 1 and "stray less" in found.warnings[0] and "6 calibration cases" in found.warnings[1]
+    assert len(repr(found)) < 400
+
+
+class Pair(nn.Module):
+    def forward(self, x):
+        return x, nn.functional.scaled_dot_product_attention(x, x, x)
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "observed", "more", "says"),
+    [
+        (Classifier(), [], np.zeros(4), {}, "torch tensors"),
+        (Classifier(), torch.zeros(0, 8, 8), np.zeros(0), {}, "2 cases or more"),
+        (Classifier(), np.zeros((4, 8, 8)), np.zeros(4), {}, "torch tensors"),
+        (Pair(), cases(4), np.zeros((4, 8, 8)), {}, "found tuple"),
+        (Classifier(), cases(4), np.array(["a"] * 4), {"space": "logits"}, "numbers"),
+        (Classifier(), cases(4), np.zeros(4, dtype=int), {"batch": 0}, "batch"),
+        (Classifier(), cases(4), np.zeros(4, dtype=int), {"nu_max": 2.5}, "nu_max"),
+        (Classifier(), cases(4), np.full((4, 3), np.nan), {}, "not finite"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(model, inputs, observed, more, says) -> None:
+    with pytest.raises(CalibrationError, match=says):
+        engine.calibrate_model(model, inputs, observed, **more)
+
+
+def test_the_model_s_own_outputs_are_no_observations() -> None:
+    model, x = KnownTruth(tokens=8, width=4, heads=2, layers=1), cases(6, width=4)
+    with pytest.raises(CalibrationError, match="nothing to calibrate"):
+        engine.calibrate_model(model, x, model(x).clone().requires_grad_())

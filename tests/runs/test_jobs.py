@@ -247,12 +247,16 @@ def test_only_finished_shards_count_as_getting_somewhere(home, spec, monkeypatch
     """A worker that is killed in the middle of each first shard must not be restarted for ever."""
     from engine.runs import execute
 
-    monkeypatch.setattr(execute, "run_shard", lambda plan, shard, place, tick: [tick(1, "half a shard"), os_killed()])
+    monkeypatch.setattr(execute, "run_shard", lambda plan, shard, place, states, tick: [tick(1, "half a shard"), os_killed()])
     key = jobs._record(spec().resolved())
     change(key, attempts=3)
     with pytest.raises(SystemError):
         jobs.run(spec())
-    assert row(key)["attempts"] == 4
+    assert row(key)["attempts"] == 1, "the evaluations of the calibration split were finished, and are kept"
+    change(key, attempts=3, status="queued", pid=None)
+    with pytest.raises(SystemError):
+        jobs.run(spec())
+    assert row(key)["attempts"] == 4, "what was there already is no progress"
 
 
 def os_killed() -> None:

@@ -50,7 +50,7 @@ def test_conformal_levels_that_need_more_cases_are_left_out_and_said(home, spec)
     assert (first["coverage_80"] > 0.5).all()
     said = document(found)["posthoc"]
     assert "expected at least 19 for 95 %" in said["learned"]["2"] and "exchangeable" in said["guarantee"]
-    assert found.attrs["nominal_95"] == 0.95 and said["intervals"] and "promises" in table(document(found))
+    assert found.attrs["nominal_95"] == 0.95 and said["intervals"] and "promised" in table(document(found))
     maps = found["coverage_map"].isel(lead_time=0, variable=0)
     assert np.isnan(maps.sel(level=95)).all() and np.isfinite(maps.sel(level=80)).all()
     np.testing.assert_allclose(maps.sel(level=80).weighted(np.cos(np.deg2rad(found.latitude))).mean(("latitude", "longitude")),

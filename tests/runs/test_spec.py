@@ -63,9 +63,13 @@ def test_every_field_is_either_in_the_key_or_known_not_to_be() -> None:
     assert set(RunSpec.model_fields) == set(CHANGES) | files | {"title", "shard_cases"}
 
 
-def test_what_concerns_verification_alone_does_not_change_a_calibration(spec) -> None:
-    assert key(spec(tune={})) == key(spec(tune={}, nu=(2, 4), scores=("rmse",), maps=False, posthoc="isotonic"))
+def test_what_concerns_verification_alone_is_not_part_of_a_calibration(spec) -> None:
+    assert key(spec(tune={})) == key(spec(tune={}, nu=(2, 4), scores=("rmse",), maps=False))
+    assert spec(tune={}, nu=(2, 4), scores=("rmse",)).scores == ()
     assert key(spec(tune={})) != key(spec(tune={}, calibrate_members=3)) != key(spec(tune={"nu_max": 9}, calibrate_members=3))
+    for name, value in (("posthoc", "isotonic"), ("chosen", {"calibration_first": 3}), ("posthoc_params", {"kind": "split"})):
+        with pytest.raises(SpecError, match="belongs to a sweep"):
+            spec(**{"tune": {}, name: value})
 
 
 def test_title_and_shard_size_change_no_number(spec) -> None:
@@ -167,7 +171,8 @@ def parsed(command: str, monkeypatch) -> RunSpec:
 def test_the_command_gives_the_same_key(spec, monkeypatch, tmp_path, world) -> None:
     odd = shutil.copytree(world.folder, tmp_path / "it's a folder, $HOME; with spaces")
     every_option = CHANGES | {"calibrate": (odd / "calibrate.nc",)}
-    tuned = spec(**every_option, checkpoint=odd / "model.safetensors", data=(odd / "verify.nc",))
+    sweeps = {"chosen": {}, "posthoc": "", "posthoc_params": {}}
+    tuned = spec(**(every_option | sweeps), checkpoint=odd / "model.safetensors", data=(odd / "verify.nc",))
     everything = spec(
         **(every_option | {"tune": None, "method": "stochastic_attention", "thresholds": (-1.5, 0.25), "lead_hours": (24.0, 72.5)}),
         normalisation=odd / "normalisation.nc",
