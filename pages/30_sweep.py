@@ -82,6 +82,9 @@ for column, (name, chosen) in zip(st.columns(2), points.items(), strict=False):
     with column:
         point(looked, name, int(chosen["nu"]), str(chosen.get("chosen_on", "")), str(chosen.get("rule", "")))
 
+if str(looked.verification.attrs.get("method")) == "stochastic_attention":
+    st.page_link("35_calibrate.py", label="Find ν between these points, with its uncertainty", icon=":material/target:")
+
 st.html("<h2 class='nu-section'>What changes with ν</h2>")
 for pair in (("width_over_nu", "coverage_over_nu"), ("spread_skill_over_nu", "rmse_over_nu")):
     for column, figure in zip(st.columns(2), pair, strict=True):
