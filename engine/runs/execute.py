@@ -104,8 +104,7 @@ def posthoc_states(plan: Plan, folder: Path, landscape: Landscape, nus: tuple[in
             if state is None:
                 drawn = landscape.members(nu) if drawn is None else drawn
                 state = fit_state(entry, drawn[0][:, :, k], drawn[1][:, k], plan.weights, params)
-                with pieces.writing(place):
-                    save_state(path, entry, params, state)
+                save_state(path, entry, params, state)
             states[nu, v] = state
     return states
 

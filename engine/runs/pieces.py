@@ -65,17 +65,22 @@ def save(path: Path, arrays: Mapping[str, NDArray]) -> None:
 
 
 def load(path: Path, cases: list[int]) -> dict[str, NDArray] | None:
-    """The piece's arrays, every one read against its checksum; None where it is missing, damaged or of other cases."""
+    """The piece's arrays where they are whole and of these cases; None where it is missing, damaged or of other cases."""
+    arrays = read(path)
+    if arrays is not None and ("cases" not in arrays or arrays["cases"].tolist() != cases):
+        log.warning("%s holds other cases and is computed again", path.name)
+        return None
+    return arrays
+
+
+def read(path: Path) -> dict[str, NDArray] | None:
+    """The piece's arrays, every one read against its checksum; None where it is missing or damaged."""
     if not path.exists():
         return None
     try:
         # opened here: NumPy leaves a file that it opened itself open when it is no archive
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, KeyError) as fault:
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, KeyError, TypeError) as fault:
         log.warning("%s is damaged and is computed again: %s", path.name, fault)
         return None
-    if "cases" not in arrays or arrays["cases"].tolist() != cases:
-        log.warning("%s holds other cases and is computed again", path.name)
-        return None
-    return arrays

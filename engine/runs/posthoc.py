@@ -6,10 +6,6 @@ alike, with the same number of members above all: what is learned depends on it.
 """
 
 import json
-import logging
-import os
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,9 +16,9 @@ from pydantic import BaseModel, ValidationError
 
 from engine.errors import CalibrationError, SpecError
 from engine.registry import entries
+from engine.runs import pieces
 from engine.types import Array, EnsembleView, PostHoc
 
-log = logging.getLogger("engine.runs")
 State = dict[str, NDArray[Any]]
 MARK = "posthoc"
 """The entry of a state's file that says which method and which parameters it is of."""
@@ -94,32 +90,16 @@ def after(
 
 def save_state(path: Path, entry: PostHoc, params: BaseModel, state: Mapping[str, NDArray[Any]]) -> None:
     """Write a state as npz, whole or not at all; the file says which method and parameters it is of."""
-    # the process's id in the name: should two ever write one state, each file is still whole
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as file:
-            np.savez(file, allow_pickle=False, **{MARK: np.asarray(_mark(entry, params))}, **dict(state))
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    pieces.save(path, {MARK: np.asarray(_mark(entry, params)), **dict(state)})
 
 
 def load_state(path: Path, entry: PostHoc, params: BaseModel) -> State | None:
     """A state that `save_state` wrote; None where there is none, where it is damaged, or of another method or other parameters."""
-    if not path.exists():
-        return None
-    try:
-        # opened here: NumPy leaves a file that it opened itself open when it is no archive
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            state = {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, KeyError, TypeError) as fault:
-        log.warning("post-hoc state %s is damaged and is learned again: %s", path.name, fault)
+    state = pieces.read(path)
+    if state is None:
         return None
     if str(state.pop(MARK, "")) != _mark(entry, params):
-        log.warning("post-hoc state %s is of another method or other parameters and is learned again", path.name)
+        pieces.log.warning("post-hoc state %s is of another method or other parameters and is learned again", path.name)
         return None
     return state
 
