@@ -5,7 +5,7 @@ makes only what is not there yet, and comes to the same numbers. Nothing here ev
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,6 @@ class Found:
     readings: dict[str, int]
     scored: dict[str, int]
     per_layer: dict[str, Any] | None = None
-    notes: list[str] = field(default_factory=list)
 
     def chosen(self, objective: str) -> int:
         """ν of the objective that calibration-first means."""
@@ -103,13 +102,13 @@ def find(scales: Scales, asked: Tune, say: Callable[[str], Any] = lambda text: N
         start = [nu for nu in scales.nus if nu <= asked.nu_max]
         least(value, start, nu_max=asked.nu_max, calls=asked.score_calls, seed=spec.seed)
         scored[key] = _least_score(scales, str(key))
-    found = Found(scales, tuned, readings, scored)
+    layers = None
     if asked.per_layer:
         from engine.runs.per_layer import search
 
         # from the best shared ν of the same objective: else the gain would be that of moving all layers together
-        found = Found(scales, tuned, readings, scored, search(scales, scored[asked.per_layer_objective], asked, say))
-    return found
+        layers = search(scales, scored[asked.per_layer_objective], asked, say)
+    return Found(scales, tuned, readings, scored, layers)
 
 
 def _look_again(scales: Scales, nu: int) -> None:

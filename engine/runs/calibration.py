@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.errors import RunError
 from engine.runs.spec import NU_MAX, RunSpec, parse_spec
-from engine.runs.verification import readable
+from engine.runs.verification import open_result
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -57,18 +57,7 @@ KEPT = (
 
 def open_calibration(folder: Path) -> "xr.Dataset":
     """`calibration.nc` of a run's folder, in memory."""
-    import xarray as xr
-
-    path = folder / "calibration.nc"
-    if not path.exists():
-        raise RunError(
-            f"run {folder.name}",
-            found="no calibration yet",
-            expected="a finished calibration",
-            remedy="Wait until it is done, or resume it.",
-        )
-    with readable(path), xr.open_dataset(path, engine="h5netcdf") as file:
-        return file.load()
+    return open_result(folder, "calibration")
 
 
 def calibration_spec(spec: RunSpec | dict[str, Any], **tune: Any) -> RunSpec:

@@ -49,8 +49,7 @@ def execute(spec: RunSpec, folder: Path, report: OnProgress, finished: Callable[
     whole = {s.name for s in shards if pieces.load(place / f"{s.name}.npz", [c.id for c in s.cases]) is not None}
     done = sum(plan.work(s) for s in shards if s.name in whole)
     report(done, total, "resumed" if done else "started")
-    landscape, done = _learn(plan, folder, done, total, report, finished)
-    states = posthoc_states(plan, folder, landscape) if landscape is not None and plan.posthoc[0] else {}
+    landscape, states, done = _learn(plan, folder, done, total, report, finished)
     for shard in (s for s in shards if s.name not in whole):
         run_shard(plan, shard, place, states, lambda fresh, message, base=done: report(base + fresh, total, message))
         done += plan.work(shard)
@@ -63,10 +62,10 @@ def execute(spec: RunSpec, folder: Path, report: OnProgress, finished: Callable[
 
 def _learn(
     plan: Plan, folder: Path, done: int, total: int, report: OnProgress, finished: Callable[[], None]
-) -> tuple[Landscape | None, int]:
+) -> tuple[Landscape | None, States, int]:
     """The calibration split at each ν of the grid: small, and says early if something is wrong."""
     if not plan.learning:
-        return None, done
+        return None, {}, done
     made = [done]
 
     def tick(members: int, message: str) -> None:
@@ -74,38 +73,36 @@ def _learn(
         report(made[0], total, message)
 
     landscape = Landscape(plan, tick, folder)
+    states: dict[tuple[int, str], State] = {}
     a_nu = plan.learning // len(plan.nu)
     for k, nu in enumerate(plan.nu):
         before = made[0]
         if plan.chooses:
             landscape.evaluate(nu)
-        if plan.posthoc[0]:
-            posthoc_states(plan, folder, landscape, (nu,))
+        states |= posthoc_states(plan, folder, landscape, nu)
         if made[0] > before:  # what was found on disk is no progress: a worker that dies after it got nowhere
             finished()
         made[0] = done + (k + 1) * a_nu
     report(made[0], total, "calibration cases done")
-    return landscape, made[0]
+    return landscape, states, made[0]
 
 
-def posthoc_states(plan: Plan, folder: Path, landscape: Landscape, nus: tuple[int, ...] | None = None) -> dict[tuple[int, str], State]:
-    """What the post-hoc method learned, by ν and variable; learned where it is not there yet, from the calibration split alone."""
+def posthoc_states(plan: Plan, folder: Path, landscape: Landscape, nu: int) -> dict[tuple[int, str], State]:
+    """What the post-hoc method learned at ν from the calibration split, by ν and variable; nothing without such a method."""
     entry, params = plan.posthoc
     if entry is None:
         return {}
     place = pieces.make_place(folder / "posthoc")
     states: dict[tuple[int, str], State] = {}
-    for nu in plan.nu if nus is None else nus:
-        paths = {v: place / f"nu-{nu}-{v}.npz" for v in plan.variables}
-        known = {v: load_state(path, entry, params) for v, path in paths.items()}
-        drawn: tuple[Array, Array] | None = None
-        for k, (v, path) in enumerate(paths.items()):
-            state = known[v]
-            if state is None:
-                drawn = landscape.members(nu) if drawn is None else drawn
-                state = fit_state(entry, drawn[0][:, :, k], drawn[1][:, k], plan.weights, params)
-                save_state(path, entry, params, state)
-            states[nu, v] = state
+    drawn: tuple[Array, Array] | None = None
+    for k, v in enumerate(plan.variables):
+        path = place / f"nu-{nu}-{v}.npz"
+        state = load_state(path, entry, params)
+        if state is None:
+            drawn = landscape.members(nu) if drawn is None else drawn
+            state = fit_state(entry, drawn[0][:, :, k], drawn[1][:, k], plan.weights, params)
+            save_state(path, entry, params, state)
+        states[nu, v] = state
     return states
 
 

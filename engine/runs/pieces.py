@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 
 from engine.errors import RunError
@@ -43,7 +44,7 @@ def make_place(place: Path) -> Path:
         place.mkdir(parents=True, exist_ok=True)
         for left in place.glob("*.part"):
             owner = left.name.split(".")[-2]
-            if not (owner.isdigit() and Path(f"/proc/{owner}").exists() and int(owner) != os.getpid()):
+            if not (owner.isdigit() and psutil.pid_exists(int(owner)) and int(owner) != os.getpid()):
                 left.unlink(missing_ok=True)
     return place
 

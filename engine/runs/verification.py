@@ -79,12 +79,17 @@ def is_readable(path: Path) -> bool:
 
 def open_verification(folder: Path) -> "xr.Dataset":
     """`verification.nc` of a run's folder, in memory."""
+    return open_result(folder, "verification")
+
+
+def open_result(folder: Path, kind: str) -> "xr.Dataset":
+    """A run's result, a verification or a calibration, in memory."""
     import xarray as xr
 
-    path = folder / "verification.nc"
+    path = folder / f"{kind}.nc"
     if not path.exists():
         raise RunError(
-            f"run {folder.name}", found="no verification yet", expected="a finished run", remedy="Wait until it is done, or resume it."
+            f"run {folder.name}", found=f"no {kind} yet", expected="a finished run", remedy="Wait until it is done, or resume it."
         )
     with readable(path), xr.open_dataset(path, engine="h5netcdf") as file:
         return file.load()
