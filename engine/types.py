@@ -301,10 +301,15 @@ class Method(ABC):
     uses_nu: bool = False
     Params: type[BaseModel]
 
-    def fit(self, backbone: Backbone, dataset: Dataset, params: BaseModel) -> Any:
-        """Nothing to learn, unless a method says otherwise."""
-        del backbone, dataset, params
-        return None
+    def fit(
+        self, backbone: Backbone, dataset: Dataset, params: Any, *, cases: Sequence[Case] = (), seed: int = 0,
+        report: Callable[[int, int, str], None] = lambda done, total, message: None, folder: Path | None = None, state: Path | None = None,
+    ) -> Any:  # fmt: skip
+        """What `predict` gets as its state, learned on the fit split's `cases` (resumable in `folder`), or read from the file `state`.
+
+        Nothing to learn, unless a method says otherwise.
+        """
+        del backbone, dataset, params, cases, seed, report, folder, state
 
     @abstractmethod
     def predict(
@@ -358,8 +363,8 @@ class Figure(ABC):
 
     key: str
     title: str
-    reads: ClassVar[Literal["verification", "calibration"]] = "verification"
-    """Which result it is drawn from: a sweep's Verification, or a calibration."""
+    reads: ClassVar[Literal["verification", "calibration", "classification"]] = "verification"
+    """Which result it is drawn from: a sweep's Verification, a calibration, or a classification."""
 
     @abstractmethod
     def data(self, verification: "xr.Dataset", **select: Any) -> Any:

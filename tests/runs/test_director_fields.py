@@ -1,0 +1,126 @@
+"""DIRECTOR on a model of fields: distilled in a run, from a student's file, and refused where it cannot be."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+
+from engine.backbones import open_checkpoint
+from engine.errors import CheckpointError, SpecError
+from engine.kernels.spectrum import zonal_spectrum
+from engine.methods import _fields
+from engine.methods.director import Director
+from engine.runs import jobs, store
+from engine.runs.plan import make_plan
+from engine.runs.verification import open_fields
+from tests.runs.conftest import build_net, fields
+
+FEW = {"epochs": 2, "batch": 4, "paths": 2, "rank": 2}
+
+
+@pytest.fixture(scope="module")
+def fit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("fit") / "fit.nc"
+    fields("0001-01-01", 60, 5).to_netcdf(path, engine="h5netcdf")
+    return path
+
+
+def test_a_distilled_student_is_an_ensemble_like_any_other(home, spec, fit) -> None:
+    found = jobs.run(spec(method="director", params=FEW, fit=(fit,), members=5))
+    first = found.isel(region=0, lead_time=0, variable=0)
+    assert found.sizes["nu"] == 1
+    assert found.attrs["method"] == "director"
+    assert float(first["crps_fair"].squeeze()) > 0
+    assert float(first["width_95"].squeeze()) > 0, "the paths differ"
+    again = jobs.run(spec(method="director", params=FEW, fit=(fit,), members=5))
+    xr.testing.assert_identical(found, again)
+
+
+def test_the_same_numbers_after_the_run_was_made_anew_and_from_batches_of_one(home, spec, fit, monkeypatch) -> None:
+    one = jobs.run(spec(method="director", params=FEW, fit=(fit,)))
+    jobs.remove(one.attrs["key"])
+    monkeypatch.setattr(_fields, "ROWS", 1)
+    two = jobs.run(spec(method="director", params=FEW, fit=(fit,)))
+    for name in ("crps_fair", "rmse", "width_95"):
+        np.testing.assert_allclose(one[name], two[name], rtol=2e-5)
+
+
+def test_a_students_file_gives_what_was_distilled_and_belongs_to_its_model(home, spec, world, fit, tmp_path) -> None:
+    backbone = open_checkpoint(world.checkpoint)
+    params = Director.Params(**FEW)
+    student = _fields.build(backbone, params, 0)
+    torch.manual_seed(0)
+    for p in student.transition.parameters():
+        torch.nn.init.normal_(p, std=0.1)
+    path = _fields.write_student(tmp_path / "student.safetensors", student, backbone, params)
+    found = jobs.run(spec(method="director", student=path))
+    assert float(found["width_95"].isel(region=0, lead_time=0, variable=0).squeeze()) > 0
+    assert "--student" in found.attrs["command"]
+    other = world.folder / "other.safetensors"
+    from engine.backbones import write_checkpoint
+
+    net = build_net()
+    with torch.no_grad():
+        net.norm.bias.add_(0.1)
+    write_checkpoint(net, other, out_variables=list(net.variables), lead_hours=[72.0])
+    with pytest.raises(CheckpointError, match="student of another model"):
+        jobs.run(spec(method="director", student=path, checkpoint=other))
+    broken = tmp_path / "broken.safetensors"
+    broken.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(CheckpointError, match=r"broken\.safetensors"):
+        jobs.run(spec(method="director", student=broken))
+    with pytest.raises(CheckpointError, match="another kind"):
+        jobs.run(spec(method="director", student=world.checkpoint))
+
+
+def test_members_are_keyed_by_seed_member_and_case(world, spec, tmp_path) -> None:
+    backbone = open_checkpoint(world.checkpoint)
+    params = Director.Params(**FEW)
+    student = _fields.build(backbone, params, 0)
+    plan = make_plan(spec())
+    cases = plan.cases[0][:3]
+    whole = _fields.members_of(student, backbone, backbone.prepare(plan.dataset, cases), 4, 0, {})
+    alone = [_fields.members_of(student, backbone, backbone.prepare(plan.dataset, [c]), 4, 0, {})[:, 0] for c in cases]
+    np.testing.assert_allclose(whole, np.stack(alone, 1), rtol=1e-5)
+    assert not np.allclose(whole, _fields.members_of(student, backbone, backbone.prepare(plan.dataset, cases), 4, 1, {}), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, "no fit data and no student"),
+        ({"params": {"rank": 0}}, "params of director"),
+        ({"method": "stochastic_attention", "params": {}, "student": "model"}, "learns nothing"),
+    ],
+)
+def test_what_cannot_be_learned_is_refused_in_words(home, spec, world, fit, change, words) -> None:
+    fields_ = {"method": "director", "params": FEW} | change
+    if fields_.get("student"):
+        fields_["student"] = world.checkpoint
+    if "params" in change and fields_["method"] == "director":
+        fields_["fit"] = (fit,)
+    with pytest.raises(SpecError, match=words):
+        make_plan(spec(**fields_))
+
+
+def test_too_short_a_period_is_refused(home, spec, tmp_path) -> None:
+    path = tmp_path / "short.nc"
+    fields("0001-01-01", 8, 5).to_netcdf(path, engine="h5netcdf")
+    with pytest.raises(SpecError, match="longer period"):
+        jobs.run(spec(method="director", params=FEW, fit=(path,)))
+
+
+def test_spectra_are_stored_beside_the_members(home, spec) -> None:
+    found = jobs.run(spec())
+    variable = str(found["variable"].values[0])
+    with open_fields(store.folder(found.attrs["key"])) as maps:
+        observed = maps["observed"].sel(variable=variable).isel(lead_time=0).values
+    expected = zonal_spectrum(observed, found["latitude"].values).mean(0)
+    np.testing.assert_allclose(found["spectrum_observed"].isel(lead_time=0, variable=0), expected, rtol=1e-5)
+    low, middle, high = (found[f"spectrum_members{end}"].isel(lead_time=0, variable=0) for end in ("_low", "", "_high"))
+    assert (low <= middle).all() and (middle <= high).all()
+    assert found.attrs["patch"] == 2
+    assert json.loads(found.attrs["spec"])["members"] == 4
