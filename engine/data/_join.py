@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.data._coordinates import calendar_of, iso, seconds_of
+from engine.data._readers import recognise
 from engine.errors import DatasetError
 from engine.safety import resolved
 
@@ -15,30 +16,9 @@ if TYPE_CHECKING:
 
 def open_path(path: str | Path, **options: object) -> "tuple[xr.Dataset, str]":
     """The raw dataset of a path by the first reader that recognises its content, and that reader's key."""
-    from engine.registry import catalogue, entries
-
     place = resolved(path, "dataset")
-    for key, reader in entries("data").items():
-        if hasattr(reader, "sniff") and getattr(reader, "task", "fields") == "fields" and reader.sniff(place):
-            lacking = next(e.unavailable for e in catalogue("data") if e.key == key)
-            if lacking:
-                raise DatasetError(
-                    f"dataset {place.name}",
-                    found=f"{reader.title}, which cannot be read here",
-                    expected="an installed reader",
-                    remedy=lacking,
-                )
-            return reader.open(place, **options), key
-    from engine.safety import kind_of, readable_file
-
-    found = "a folder of no known layout" if place.is_dir() else f"a file of kind {kind_of(readable_file(place, 'dataset'))}"
-    titles = ", ".join(r.title for r in entries("data").values() if hasattr(r, "sniff"))
-    raise DatasetError(
-        f"dataset {place.name}",
-        found=found,
-        expected=f"one of: {titles}",
-        remedy="Choose a data file of one of these kinds; its content counts, not its name.",
-    )
+    reader, key = recognise(place, "fields", "dataset")
+    return reader.open(place, **options), key
 
 
 def same_grid(parts: "list[tuple[str, xr.Dataset]]") -> "list[tuple[str, xr.Dataset]]":

@@ -60,7 +60,7 @@ def main() -> None:
         y = torch.stack([data.pieces[p][1][t + LEAD] for p, t in rows])
         # the CPU's fused attention is slow backwards in bfloat16
         with torch.autocast("cpu", torch.bfloat16), sdpa_kernel(SDPBackend.MATH):
-            return loss(x, torch.full((options.batch,), 0.06 * LEAD), y)
+            return loss(x, torch.full((options.batch,), 0.06 * LEAD), y, alone=step < params.alone * options.epochs * A_EPOCH)
 
     def validate() -> float:
         x, y = data.calibrate

@@ -22,7 +22,8 @@ def fair_crps(members: Tensor, observed: Tensor) -> Tensor:
 
 def fair_energy(members: Tensor, observed: Tensor, weights: Tensor) -> Tensor:
     """By field: members `(member, …, H, W)`, observed `(…, H, W)`, weights `(H, W)` or `(H, 1)` with mean 1; norm √(mean w x²), so that it
-    has the unit of the field and does not grow with the number of points."""
+    has the unit of the field and does not grow with the number of points.
+    """
 
     def norm(x: Tensor) -> Tensor:
         return ((weights * x * x).mean((-2, -1)) + 1e-12).sqrt()

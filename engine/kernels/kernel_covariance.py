@@ -30,7 +30,10 @@ def distance_from_keys(q: Tensor, k: Tensor, mask: Tensor | None = None) -> Tens
 
 
 def attention_variance(r2: Tensor, value_variance: Tensor, out_weight: Tensor) -> Tensor:
-    """Diagonal of Σ for τ = 1, `(case, token, width)`: r² `(case, head, token)`, value_variance `(head, d)`, out_weight `(width, head · d)`."""
+    """Diagonal of Σ for τ = 1, `(case, token, width)`.
+
+    r² `(case, head, token)`, value_variance `(head, d)`, out_weight `(width, head · d)`.
+    """
     heads, d = value_variance.shape
     by_head = torch.einsum("whd,hd->wh", out_weight.unflatten(1, (heads, d)).square(), value_variance)
     return torch.einsum("bhl,wh->blw", r2, by_head)

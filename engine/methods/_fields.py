@@ -46,24 +46,26 @@ def build(backbone: Any, params: Any, seed: int = 0) -> Student:
         torch.manual_seed(seed)
         transition = Transition(
             stack.width, stack.num_heads, steps, noise=params.noise, rank=params.rank, low_rank=shared,
-            silent=(steps - 1,) if params.last == "none" else (),
+            silent=(steps - 1,) if params.last == "none" else (), mlp_ratio=params.mlp_ratio,
         )  # fmt: skip
     return Student(transition, backbone.module, backbone.stack, train_ends=False)
 
 
 def loss_function(
     student: Student, teacher: Teacher, params: Any, weights: tuple[float, float, float], area: Tensor, outputs: Tensor
-) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+) -> Callable[..., Tensor]:
     """`loss(x, lead_times, target)`: normalised inputs, hours/100, and normalised outputs `(case, variable, H, W)`.
 
-    `area` `(H, 1)` with mean 1; `outputs` `(variable,)` with sum 1. λ_var goes to L₁ with λ_mean.
+    `area` `(H, 1)` with mean 1; `outputs` `(variable,)` with sum 1. `alone=True` matches the teacher and leaves the task out.
     """
     mean, var, task = weights
 
-    def loss(x: Tensor, lead_times: Tensor, target: Tensor) -> Tensor:
+    def loss(x: Tensor, lead_times: Tensor, target: Tensor, alone: bool = False) -> Tensor:
         inputs = {"x": x, "lead_times": lead_times}
         with torch.no_grad():
             start, context = student.start(inputs)
+        if alone and mean + var > 0:
+            return matching(student, teacher.path(inputs, (start, context)), params.loss, mean, var).float()
         size = params.paths if params.noise != "none" else 1
         rows = start.repeat(size, 1, 1)
         last = student.rollout(rows, context, [torch.randn_like(rows) for _ in range(student.transition.steps)])[-1]
@@ -108,15 +110,17 @@ def distil(
     count = len(backbone.out_variables)
     loss = loss_function(student, teacher, params, weights, area, torch.full((count,), 1 / count))
 
-    def of(some: Sequence[Case]) -> Tensor:
+    first = params.alone * params.epochs * -(-len(learned) // params.batch)
+
+    def of(some: Sequence[Case], step: int | None = None) -> Tensor:
         x, lead, y = normalised(backbone, dataset, some)
-        return loss(x, lead, y)
+        return loss(x, lead, y, alone=step is not None and step < first)
 
     def validate() -> float:
         return float(np.mean([float(of(kept[i : i + params.batch])) for i in range(0, len(kept), params.batch)]))
 
     train(
-        student.transition, lambda at, step: of([learned[i] for i in at]), len(learned), epochs=params.epochs, batch=params.batch,
+        student.transition, lambda at, step: of([learned[i] for i in at], step), len(learned), epochs=params.epochs, batch=params.batch,
         lr=params.lr, seed=seed, patience=params.patience, validate=validate, report=report, what="distilling the fields' student",
         folder=folder,
     )  # fmt: skip

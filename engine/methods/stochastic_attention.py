@@ -3,26 +3,35 @@
     W ~ Multinomial(ν, π),  output = Wᵀ V / ν,  E = πᵀV,  Cov = (1/ν) Vᵀ (diag π − ππᵀ) V
 
 Weights frozen, no retraining. The mean is kept layer by layer only: the network's bias is O(1/ν) and its spread
-O(ν^−½) [derived], so both are reported.
+O(ν^−½) [derived], so both are reported. A classifier's member is the softmax of one stochastic pass; they are averaged.
 """
 
 import math
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from engine.errors import SpecError
-from engine.types import Backbone, Batch, Ensemble, Method
+from engine.errors import CalibrationError, SpecError
+from engine.kernels.bootstrap import resample
+from engine.labelled import Classifier, Classifies, Examples, OnProgress
+from engine.methods._forwards import by_case, known, nll_by_case
+from engine.types import Array, Backbone, Batch, Ensemble, Method
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 TOKENS_A_CALL = 2560
 """Members share one forward until it has about so many tokens: beyond that a larger batch gains nothing on a CPU.
 
 Fixed, and never taken from the machine: the number of rows in a matrix product may change its last bits.
 """
+REPLICATES = 400
+"""Bootstrap replicates behind a standard error of the NLL."""
 
 
-class StochasticAttention(Method):
+class StochasticAttention(Method, Classifies):
     """Sampling in every attention call, or in those that a pattern names."""
 
     key = "stochastic_attention"
@@ -30,11 +39,15 @@ class StochasticAttention(Method):
     reference = "arXiv 2604.19530"
     uses_nu = True
 
-    class Params(BaseModel):
-        """Which attention calls are sampled, and which of them differ from the shared ν."""
+    class ClassParams(BaseModel):
+        """Which attention calls are sampled."""
 
         model_config = ConfigDict(extra="forbid", frozen=True)
         sites: str | None = Field(default=None, description="pattern over the attention modules' names, e.g. blocks.*; default: all")
+
+    class Params(ClassParams):
+        """Which attention calls are sampled, and which of them differ from the shared ν."""
+
         nu_of: dict[str, Annotated[int, Field(ge=1, le=10**6)]] = Field(
             default_factory=dict,
             description="ν of the attention modules that a pattern names, instead of the shared one; the first that matches",
@@ -79,6 +92,53 @@ class StochasticAttention(Method):
                     sa.begin(batch=len(some), site=first)
                     parts.append(backbone.suffix(shared[name], first))
             return backbone.physical(torch.cat(parts), one)
+
+    def classify(
+        self, classifier: Classifier, examples: Examples, *, state: "Mapping[str, Tensor]", params: Any, nu: int, members: int, seed: int
+    ) -> Array:
+        """Case by case, so that no case's numbers depend on its neighbours in the batch; the noise is keyed by the examples' ids."""
+        del state
+        from engine.kernels import stochastic_attention
+
+        active = active_sites(classifier.sites(), params.sites)
+
+        def forward(inputs: "dict[str, Tensor]", some: Sequence[int], case: int) -> "Tensor":
+            with stochastic_attention(classifier.module, nu, seed, list(some), [case] * len(some), sites=active):
+                return classifier.logits(inputs)
+
+        return by_case(classifier, examples, members, forward)
+
+
+def choose_nu(
+    classifier: Classifier,
+    calibrate: Examples | None,
+    grid: Sequence[int],
+    members: int,
+    seed: int,
+    params: StochasticAttention.ClassParams,
+    report: OnProgress = lambda done, total, message: None,
+) -> tuple[int, list[dict[str, float]]]:
+    """The ν of least NLL of the mean softmax on the calibration split, and the table behind it.
+
+    The rule is our choice: the papers choose no ν for classes. `grid`: ν to look at (1, 2, 4, …, 256). Rows of the table: `nu`, `nll`
+    (nats a case), `nll_error` (bootstrap standard error over cases). All ν see the same examples; of equals the larger is taken. An
+    answer at an end of the grid says that the least lies there or beyond. Raises CalibrationError without labelled examples,
+    SpecError for an empty grid.
+    """
+    if not grid:
+        raise SpecError("grid of ν", found="no ν", expected="at least one", remedy="Name some: 1, 2, 4, … 256.")
+    examples = known(calibrate, "calibration split", CalibrationError)
+    labels, method = examples.labels.cpu().numpy(), StochasticAttention()
+    counts = resample(len(examples), 1, REPLICATES, seed)
+    table = []
+    for done, nu in enumerate(sorted(set(grid))):
+        report(done, len(set(grid)), f"ν = {nu} on the calibration split")
+        drawn = method.classify(classifier, examples, state={}, params=params, nu=nu, members=members, seed=seed)
+        nll = nll_by_case(drawn, labels)
+        error = float((counts @ nll / len(nll)).std(ddof=1))
+        table.append({"nu": nu, "nll": float(nll.mean()), "nll_error": error})
+    report(len(table), len(table), "ν chosen")
+    return min(table, key=lambda row: (row["nll"], -row["nu"]))["nu"], table
 
 
 def tokens(backbone: Backbone) -> int:

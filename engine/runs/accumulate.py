@@ -27,8 +27,17 @@ from engine.types import Array, EnsembleView, Score
 
 
 def chosen(scores: Iterable[str | Score]) -> tuple[Score, ...]:
-    """Scores by name or as they are."""
-    return tuple(get("scoring", s) if isinstance(s, str) else s for s in scores)
+    """Scores of ensembles by name or as they are. Raises `ScoreError` at a score of class probabilities."""
+    entries = tuple(get("scoring", s) if isinstance(s, str) else s for s in scores)
+    strange = [s for s in entries if not isinstance(s, Score)]
+    if strange:
+        raise ScoreError(
+            strange[0].key,
+            found="a score of class probabilities",
+            expected="a score of an ensemble of fields",
+            remedy="Leave it out here; engine.score takes class probabilities and labels.",
+        )
+    return entries
 
 
 def require(score: Score, view: EnsembleView) -> None:

@@ -1,4 +1,4 @@
-"""One score of an ensemble from anywhere: arrays, or labelled fields that meet by coordinate value."""
+"""One score of a forecast from anywhere: arrays, labelled fields that meet by coordinate value, or class probabilities."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -8,9 +8,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from engine.errors import ScoreError
 from engine.kernels.area import cell_area, valid_share
+from engine.labelled import ClassScore
 from engine.registry import get
 from engine.runs.accumulate import require
 from engine.runs.align import LATITUDE, LONGITUDE, TIME, dimension, meet, member_dimension, same_units
+from engine.runs.classify.scores import class_score
 from engine.runs.score_files import score_files
 from engine.types import Array, EnsembleView, Score
 
@@ -34,6 +36,7 @@ def score(
     reference: "ArrayLike | xr.DataArray | None" = None,
     spread_edges: Sequence[float] = (),
     member_dim: str | None = None,
+    outside: ArrayLike | None = None,
 ) -> float | dict[str, Any] | NDArray[np.floating[Any]]:
     """The score `name` (of `engine.catalogue("scoring")`) of `forecast` against `observed`, over all cases.
 
@@ -43,10 +46,20 @@ def score(
     NaN marks a missing member or observation; cases weigh by their share of valid weight. `climatology` and `reference`
     broadcast against `observed`; `thresholds` are on x − climatology; `spread_edges` split the spread-skill diagram.
 
+    Class probabilities: `forecast` `(case, class)`, or `(member, case, class)` whose mean over members is scored; `observed`
+    `(case,)` integers, positions of the observed class; `weights` `(case,)`, how often each case counts; `outside` are the
+    probabilities of out-of-distribution examples, for the detection scores. Nothing may be missing.
+
     Returns a float; a dict of floats of a decomposition; arrays of a histogram or a diagram. Raises `ScoreError` where
-    shapes, units, grids or members do not fit.
+    shapes, units, grids, members, probabilities or labels do not fit, or an option belongs to the other kind of score.
     """
-    chosen: Score = get("scoring", name)
+    options = {"climatology": climatology, "thresholds": thresholds, "reference": reference, "member_dim": member_dim}
+    options |= {"spread_edges": spread_edges if len(spread_edges) else None}
+    chosen: Score | ClassScore = get("scoring", name)
+    if isinstance(chosen, ClassScore):
+        _refuse(name, "a score of class probabilities", options)
+        return class_score(name, forecast, observed, weights=weights, outside=outside)
+    _refuse(name, "a score of an ensemble", {"outside": outside})
     extras: dict[str, Any] = {"climatology": climatology, "reference": reference}
     if hasattr(forecast, "dims") or hasattr(observed, "dims"):
         forecast, observed, weights, extras = _labelled(forecast, observed, weights, extras, member_dim)
@@ -74,6 +87,13 @@ def score(
     with np.errstate(invalid="ignore"):
         value = chosen.combine({key: sums[key] / np.where(totals[key] > 0, totals[key], np.nan) for key in sums})
     return {k: _plain(v) for k, v in value.items()} if isinstance(value, dict) else _plain(value)
+
+
+def _refuse(name: str, kind: str, options: dict[str, Any]) -> None:
+    """Raise at an option that this kind of score would pass over in silence."""
+    given = [option for option, value in options.items() if value is not None]
+    if given:
+        raise ScoreError(name, found=", ".join(given), expected=f"only what fits {kind}", remedy=f"Leave out {' and '.join(given)}.")
 
 
 def _plain(value: Any) -> Any:

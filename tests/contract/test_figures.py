@@ -19,7 +19,9 @@ FIGURES = entries("figures")
 EXPECTED = {
     "trade_off", "width_over_nu", "coverage_over_nu", "spread_skill_over_nu", "rmse_over_nu", "pit_histogram", "pit_ecdf", "rank_histogram",
     "quantile_reliability", "reliability", "spread_skill", "field_map", "cell_pit", "cell_series",
-    "scale_fit", "calibration_audit", "calibration_costs", "calibration_periods",
+    "scale_fit", "calibration_audit", "calibration_costs", "calibration_periods", "member_spectrum",
+    "class_reliability", "confidence_histogram", "class_scores", "class_trade_off", "risk_coverage", "robustness", "outside_detection",
+    "path_spread", "path_controls", "example_paths", "student_fidelity",
 }  # fmt: skip
 CASES = [(key, False) for key in FIGURES] + [(key, True) for key in FIGURES if getattr(FIGURES[key], "nus", 1) == 2]
 
@@ -35,27 +37,38 @@ def synthetic(name):
 
 @pytest.fixture(scope="module")
 def made():
-    """(verification, fields, calibration)."""
-    return (*synthetic("fake_verification").make(0), synthetic("fake_calibration").make())
+    """The results that figures read, by kind, and the fields of the verification."""
+    verification, fields = synthetic("fake_verification").make(0)
+    return {
+        "verification": synthetic("fake_spectrum").with_spectra(verification),
+        "fields": fields,
+        "calibration": synthetic("fake_calibration").make(),
+        "classification": synthetic("fake_classification").make(),
+    }
 
 
 def calibrated(key):
     return FIGURES[key].reads == "calibration"
 
 
+def classified(key):
+    return FIGURES[key].reads == "classification"
+
+
 def source(key, made):
     """What the figure says that it reads."""
-    return made[2] if calibrated(key) else made[0]
+    return made[FIGURES[key].reads]
 
 
 def options(key, made, two=False):
-    if calibrated(key):
+    if calibrated(key) or classified(key):
         return {}
-    return ({"fields": made[1]} if getattr(FIGURES[key], "needs_fields", False) else {}) | ({"nu": (2, 32)} if two else {"nu": 8})
+    return ({"fields": made["fields"]} if getattr(FIGURES[key], "needs_fields", False) else {}) | ({"nu": (2, 32)} if two else {"nu": 8})
 
 
 def test_the_catalogue_holds_the_figures():
     assert set(FIGURES) >= EXPECTED
+    assert {FIGURES[key].reads for key in FIGURES} == {"verification", "calibration", "classification"}
     assert {key for key in FIGURES if calibrated(key)} == {"scale_fit", "calibration_audit", "calibration_costs", "calibration_periods"}
     assert all(f.title and f.title[0].isupper() for f in FIGURES.values())
 
@@ -65,21 +78,30 @@ def test_screen_states_what_it_must(key, two, made):
     for dark in (False, True):
         figure = FIGURES[key].screen(source(key, made), dark=dark, **options(key, made, two))
         text = json.dumps(figure.to_plotly_json(), default=lambda a: a.tolist())
-        footer = next(a.text for a in figure.layout.annotations if "M = 20 members" in a.text).replace("<br>", " ")
+        footer = next(a.text for a in figure.layout.annotations if stated_members(key) in a.text).replace("<br>", " ")
         if calibrated(key):
             assert "18 calibration cases" in footer
             assert "normalised units, area weighted" in footer
             assert "run cafe0123" in footer
+        elif classified(key):
+            assert "800 examples" in footer
+            assert "run c1a55012" in footer
         else:
             assert "40 cases" in footer
             assert "of the data valid" in footer
             assert "run fake0123" in footer
-        assert len(footer.split(" · ")) == 6, "members, cases, estimator, valid share or norm, uncertainty, run"
+        parts = 5 if classified(key) else 6  # labels have neither a norm nor a valid share
+        assert len(footer.split(" · ")) == parts, "members, cases, estimator, valid share or norm, uncertainty, run"
         assert re.search(r"<b>.{10,}</b>", figure.layout.title.text), "a headline"
-        assert "72 h ahead" in figure.layout.title.text.replace("<br>", " ")
+        assert ("10 classes" if classified(key) else "72 h ahead") in figure.layout.title.text.replace("<br>", " ")
         assert figure.layout.paper_bgcolor == "rgba(0,0,0,0)"
         assert not re.search(r"https?://|mapbox|scattergeo|choropleth|\"geo\"", text), "nothing to fetch"
         assert "nan" not in figure.layout.title.text.lower()
+
+
+def stated_members(key):
+    """How every picture begins to say its M; entries of a classification have several."""
+    return "M = " if classified(key) else "M = 20 members"
 
 
 @pytest.mark.parametrize("key", sorted(FIGURES))
@@ -115,13 +137,13 @@ def test_page_writes_png_and_svg(key, two, made):
         page.savefig(sink, format=fmt, dpi=40)
         assert sink.getvalue().startswith(head)
     words = " ".join(t.get_text() for t in page.texts).replace("\n", " ")
-    assert "M = 20 members" in words
+    assert stated_members(key) in words
 
 
 @pytest.mark.parametrize(("key", "two"), CASES)
 def test_describe_has_numbers(key, two, made):
     text = FIGURES[key].describe(source(key, made), **options(key, made, two))
-    assert "M = 20" in text
+    assert stated_members(key).removesuffix(" members") in text
     assert len(re.findall(r"\d+(?:\.\d+)?", text)) >= 6
     assert "nan" not in text.lower()
     for nu in (2, 32) if two else ():
@@ -137,7 +159,9 @@ def test_data_are_tidy_and_finite(key, made):
     else:
         assert len(data) >= 6
         numbers = data.select_dtypes("number")
-        if calibrated(key):  # what was measured, fitted and chosen in one table: a column that one kind lacks is empty there
+        if calibrated(key) or classified(
+            key
+        ):  # what was measured, fitted and chosen in one table: a column that one kind lacks is empty there
             assert not numbers.empty
             assert not numbers.isna().all(axis=None)
             assert not np.isinf(numbers.to_numpy(float)).any()
@@ -162,10 +186,16 @@ def test_other_selections_give_other_pictures(made):
             continue
         if calibrated(key):  # nothing is selected on a calibration: another one gives another picture
             other = synthetic("fake_calibration").make(seed=1, edge=True, verify=False)
-            assert not FIGURES[key].data(made[2]).equals(FIGURES[key].data(other)), key
+            assert not FIGURES[key].data(made["calibration"]).equals(FIGURES[key].data(other)), key
             continue
-        other = {"variable": "temperature_850"} if key.startswith("cell") else {"region": "tropics"}
-        first, second = (FIGURES[key].data(made[0], **(options(key, made) | more)) for more in ({}, other))
+        if classified(key):  # most show all entries: another run gives another picture
+            other = synthetic("fake_classification").make(seed=1)
+            example = {"example": int(other["example"][0])} if key == "example_paths" else {}
+            assert not FIGURES[key].data(made["classification"]).equals(FIGURES[key].data(other, **example)), key
+            continue
+        everywhere = key.startswith("cell") or key == "member_spectrum"  # these have no region
+        other = {"variable": "temperature_850"} if everywhere else {"region": "tropics"}
+        first, second = (FIGURES[key].data(made["verification"], **(options(key, made) | more)) for more in ({}, other))
         assert not first.equals(second), key
 
 

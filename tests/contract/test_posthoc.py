@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from engine.errors import EngineError
 from engine.kernels.area import region_weights
+from engine.labelled import Classifies
 from engine.registry import catalogue, entries
 from engine.runs.accumulate import Accumulator, finalise
 from engine.runs.posthoc import after, fit_state, load_state, save_state
@@ -50,7 +51,7 @@ def made(cases=30, members=8, seed=0, holes=False, space=(6, 8)):
 
 def test_the_family_holds_both_kinds():
     assert {"temperature_variance", "isotonic", "conformal"} <= set(ENTRIES)
-    assert all(isinstance(e, Method | PostHoc) for e in entries("methods").values())
+    assert all(isinstance(e, Method | PostHoc | Classifies) for e in entries("methods").values())
     assert set(ENTRIES) <= {e.key for e in catalogue("methods")}
 
 

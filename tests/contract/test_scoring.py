@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from engine.kernels.area import region_weights
+from engine.labelled import ClassScore, ClassView
 from engine.registry import entries
-from engine.types import EnsembleView
+from engine.types import EnsembleView, Score
 
-SCORES = entries("scoring")
+SCORES = {key: score for key, score in entries("scoring").items() if isinstance(score, Score)}
 LAT, LON = np.linspace(75, -75, 6), np.arange(0.0, 360.0, 45.0)
 WEIGHTS = region_weights(LAT, LON, {"globe": (-90, 90, -180, 180), "europe": (35, 75, -50, 50)})
 HEADLINE = {"w1_pit", "coverage_95", "width_95", "crps_fair", "rmse", "acc", "spread_skill_ratio"}
@@ -173,3 +174,108 @@ def test_tells_a_good_ensemble_from_a_bad_one(key):
         assert (first < second).all()
     else:
         assert (first > second).all()
+
+
+CLASS_SCORES = {key: score for key, score in entries("scoring").items() if isinstance(score, ClassScore)}
+
+
+def classified(cases=60, classes=4, seed=0, beyond=30, sharp=2.0):
+    """Forecasts of some skill with ties, labels that some of them miss, and flatter forecasts of outside examples."""
+    rng = np.random.default_rng(seed)
+    logits = sharp * rng.normal(size=(cases, classes))
+    p = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    labels = (p.cumsum(-1) > rng.random(cases)[:, None]).argmax(-1)
+    p[: cases // 4] = p[0]
+    return ClassView(p, labels, outside=rng.dirichlet(np.full(classes, 5.0), beyond))
+
+
+def weighted(view, weights, outside_weights):
+    return ClassView(view.probabilities, view.labels, weights, view.outside, outside_weights)
+
+
+def test_every_score_is_of_one_kind():
+    assert SCORES.keys() | CLASS_SCORES.keys() == entries("scoring").keys()
+    assert {k for k, s in CLASS_SCORES.items() if s.headline} == {"accuracy", "nll", "ece", "aurc"}
+
+
+@pytest.mark.parametrize("key", CLASS_SCORES)
+def test_class_score_declares_what_axes_and_tables_are_written_from(key):
+    score = CLASS_SCORES[key]
+    assert score.key == key
+    assert score.title
+    assert score.symbol
+    assert score.reference
+    assert score.unit
+    assert score.better in ("lower", "higher", "nominal")
+    assert score.range[0] < score.range[1]
+    assert score.profile or score.better == "nominal" or score.range[0] <= score.perfect <= score.range[1]
+    assert score.needs <= {"outside"}
+    assert type(score).__doc__
+
+
+@pytest.mark.parametrize("key", CLASS_SCORES)
+def test_class_score_is_in_range_and_a_weight_is_a_repetition(key):
+    score, looked_at = CLASS_SCORES[key], False
+    for seed in range(5):
+        view, rng = classified(seed=seed), np.random.default_rng(seed)
+        weights, beyond = (rng.multinomial(n, np.full(n, 1 / n)) for n in (60, 30))
+        outside = np.repeat(view.outside, beyond, 0)
+        counted = score.value(weighted(view, weights.astype(float), beyond.astype(float)))
+        written_out = score.value(ClassView(np.repeat(view.probabilities, weights, 0), np.repeat(view.labels, weights), outside=outside))
+        for one, other in zip(*(v.values() if score.profile else [v] for v in (counted, written_out)), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-13)
+        if not score.profile:
+            whole = score.value(view)
+            assert score.range[0] - 1e-12 <= whole <= score.range[1] + 1e-12
+            looked_at |= whole != counted
+    assert looked_at or score.profile
+
+
+@pytest.mark.parametrize("key", CLASS_SCORES)
+def test_order_of_cases_and_of_classes_does_not_show(key):
+    score, view = CLASS_SCORES[key], classified()
+    cases, classes = np.random.default_rng(3).permutation(60), np.array([2, 0, 3, 1])
+    moved = ClassView(
+        view.probabilities[cases][:, classes], np.argsort(classes)[view.labels[cases]], outside=view.outside[::-1][:, classes]
+    )
+    for one, other in zip(*(v.values() if score.profile else [v] for v in map(score.value, (view, moved))), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+NO_PERFECT_VALUE = {"brier_unc", "brier_dsc", "auroc_failure", "fpr95_failure"}
+"""A property of the labels; at most that property; defined only where something failed."""
+
+
+@pytest.mark.parametrize("key", [k for k in CLASS_SCORES if k not in NO_PERFECT_VALUE and not CLASS_SCORES[k].profile])
+def test_perfect_class_forecast_gets_the_perfect_value(key):
+    labels = np.arange(40) % 4
+    assert CLASS_SCORES[key].value(ClassView(np.eye(4)[labels], labels, outside=np.full((9, 4), 0.25))) == pytest.approx(
+        CLASS_SCORES[key].perfect, abs=1e-12
+    )
+
+
+def test_perfect_discrimination_and_failure_detection():
+    labels = np.arange(40) % 4
+    right = ClassView(np.eye(4)[labels], labels)
+    assert CLASS_SCORES["brier_dsc"].value(right) == pytest.approx(CLASS_SCORES["brier_unc"].value(right), abs=1e-12)
+    assert CLASS_SCORES["brier_unc"].value(right) == pytest.approx(0.75, abs=1e-12)
+    assert np.isnan(CLASS_SCORES["auroc_failure"].value(right))
+    assert np.isnan(CLASS_SCORES["fpr95_failure"].value(right))
+    unsure = np.where(np.arange(40)[:, None] < 10, 0.4 * np.eye(4)[(labels + 1) % 4] + 0.15, np.eye(4)[labels])
+    assert CLASS_SCORES["auroc_failure"].value(ClassView(unsure, labels)) == 1.0
+    assert CLASS_SCORES["fpr95_failure"].value(ClassView(unsure, labels)) == 0.0
+
+
+@pytest.mark.parametrize("key", [k for k in CLASS_SCORES if CLASS_SCORES[k].needs])
+def test_nothing_outside_is_nan(key):
+    view = classified()
+    assert np.isnan(CLASS_SCORES[key].value(ClassView(view.probabilities, view.labels)))
+
+
+@pytest.mark.parametrize("key", [k for k in CLASS_SCORES if k != "brier_unc" and not CLASS_SCORES[k].profile])
+def test_class_score_tells_a_good_forecast_from_a_bad_one(key):
+    """Bad: the same forecasts for cases that they do not belong to, and more certain of what lies outside than of what does not."""
+    score, good = CLASS_SCORES[key], classified(400, sharp=3.0)
+    bad = ClassView(0.98 * np.roll(good.probabilities, 7, axis=0) + 0.005, good.labels, outside=np.eye(4)[np.arange(30) % 4] * 0.96 + 0.01)
+    first, second = score.value(good), score.value(bad)
+    assert first < second - 0.02 if score.better == "lower" else first > second + 0.02

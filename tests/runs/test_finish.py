@@ -13,6 +13,7 @@ from engine.runs.accumulate import ShardStatistics
 from engine.runs.rows import COLUMNS, document, rows, table
 from engine.runs.spec import RunSpec
 from engine.runs.verification import FAN, LEVELS, open_fields
+from engine.types import Score
 
 FRONT = ("nu", "region", "lead_time", "variable")
 MAP = ("nu", "lead_time", "variable", "latitude", "longitude")
@@ -39,7 +40,7 @@ def whole(tmp_path_factory, make, world):
 def test_every_score_has_value_interval_and_words(whole) -> None:
     found = whole[0]
     for score in entries("scoring").values():
-        if score.optional or score.profile:
+        if not isinstance(score, Score) or score.optional or score.profile:
             continue
         names = [score.key] if score.key in found else [n for n in found if str(n).startswith(f"{score.key}_") and f"{n}_low" in found]
         assert names, f"{score.key} is missing"
