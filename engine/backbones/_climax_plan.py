@@ -1,16 +1,11 @@
-"""Settling what a ClimaX file does not say, matching its keys, and the hash that names the result."""
+"""Settling what a ClimaX file does not say."""
 
-import hashlib
-import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from engine.backbones._climax_shapes import Shapes, default_variables, settle
 from engine.backbones._keys import Facts
 from engine.errors import CheckpointError
-
-if TYPE_CHECKING:
-    import torch
 
 _TARGETS = ("geopotential_500", "temperature_850", "2m_temperature", "10m_u_component_of_wind", "10m_v_component_of_wind")
 _CONSTANT = ("land_sea_mask", "orography", "lattitude")
@@ -110,50 +105,3 @@ def plan(shapes: Shapes, facts: Facts, what: str, named: Mapping[str, Any]) -> d
         "sources": sources,
         "assumed": assumed,
     }
-
-
-def match_keys(
-    state: Mapping[str, "torch.Tensor"], wanted: Mapping[str, "torch.Tensor"], outside: Sequence[str], what: str
-) -> dict[str, list[str]]:
-    """Matched, missing, unexpected keys and shapes that differ; raises where anything is missing or differs."""
-    shapes = [
-        f"{k}: {tuple(state[k].shape)} instead of {tuple(wanted[k].shape)}"
-        for k in wanted
-        if k in state and state[k].shape != wanted[k].shape
-    ]
-    table = {
-        "matched": [k for k in wanted if k in state and state[k].shape == wanted[k].shape],
-        "missing": [k for k in wanted if k not in state],
-        "unexpected": [k for k in state if k not in wanted] + list(outside),
-        "shapes": shapes,
-    }
-    broken = [k for k in table["matched"] if not bool(state[k].isfinite().all())]
-    if broken:
-        raise CheckpointError(
-            what,
-            found=f"weights that are not finite in {', '.join(broken[:5])}",
-            expected="finite weights",
-            remedy="Use an earlier checkpoint: this training run had diverged.",
-        )
-    if table["missing"] or shapes:
-        parts = [f"{len(table['matched'])} keys matched"]
-        for name in ("missing", "shapes", "unexpected"):
-            if table[name]:
-                parts.append(f"{len(table[name])} {name}: {', '.join(table[name][:5])}{', …' if len(table[name]) > 5 else ''}")
-        raise CheckpointError(
-            what,
-            found="; ".join(parts),
-            expected=f"all {len(wanted)} keys of the network with their shapes",
-            remedy="Missing weights would stay random, so nothing is run. Export the whole state dict, or name the right architecture.",
-        )
-    return table
-
-
-def revision(state: Mapping[str, "torch.Tensor"], architecture: Mapping[str, Any]) -> str:
-    """Hash of tensor contents and of the architecture that was named."""
-    digest = hashlib.sha256(json.dumps(architecture, sort_keys=True).encode())
-    for key in sorted(state):
-        tensor = state[key].detach().to("cpu").contiguous()
-        digest.update(f"{key} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
-        digest.update(tensor.numpy().tobytes())
-    return digest.hexdigest()

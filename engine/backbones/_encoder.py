@@ -17,7 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from engine.stack import Stack, Step
+from engine.backbones._cut import Cut, pre_norm
+from engine.stack import Stack
 
 
 def sinusoids(places: int, width: int) -> Tensor:
@@ -111,6 +112,7 @@ class Encoder(nn.Module):
     ) -> None:
         super().__init__()
         self.embedding = embedding
+        self.position: Tensor
         self.register_buffer("position", sinusoids(embedding.places, width), persistent=False)
         self.blocks = nn.ModuleList(Block(width, num_heads, hidden, dropout) for _ in range(depth))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, classes)
@@ -142,30 +144,25 @@ class Encoder(nn.Module):
 
 
 def encoder_stack(net: Any, take: Any) -> Stack:
-    """The encoder as transitions; `take(inputs)` picks its one input tensor."""
-    blocks = list(net.blocks)
+    """The encoder as transitions; `take(inputs)` picks its one input tensor; the context is the mask `(case, token)`, or None."""
 
-    def between(t: int) -> Any:
-        return (lambda x, mask: x) if t == 0 else (lambda x, mask: x + blocks[t - 1].mlp(blocks[t - 1].norm2(x)))
-
-    def step(t: int) -> Step:
-        block = blocks[t]
+    def cut(block: Any) -> Cut:
         plain = isinstance(block.attn, Attention)
-        return Step(
-            between(t),
-            lambda z, mask: block.attn(block.norm1(z), mask),
+        return Cut(
+            attend=lambda x, mask: block.attn(block.norm1(x), mask),
+            mlp=lambda x, mask: block.mlp(block.norm2(x)),
             heads=(lambda z, mask: block.attn.heads(block.norm1(z))) if plain else None,
             out_weight=block.attn.proj.weight if plain else None,
             moments=(lambda z, mask: block.attn.moments(block.norm1(z), mask)) if hasattr(block.attn, "moments") else None,
         )
 
-    last = blocks[-1]
-    return Stack(
-        embed=lambda inputs: net.embed(take(inputs)),
-        steps=tuple(step(t) for t in range(len(blocks))),
-        tail=lambda x, mask: net.pool(x + last.mlp(last.norm2(x)), mask),
+    last = f"blocks.{len(net.blocks) - 1}."
+    return pre_norm(
+        lambda inputs: net.embed(take(inputs)),
+        [cut(block) for block in net.blocks],
+        net.pool,
         width=net.norm.normalized_shape[0],
-        num_heads=getattr(blocks[0].attn, "num_heads", 1),
-        embedding=("embedding.",),
-        ending=(f"blocks.{len(blocks) - 1}.norm2.", f"blocks.{len(blocks) - 1}.mlp.", "norm.", "head."),
+        num_heads=getattr(net.blocks[0].attn, "num_heads", 1),
+        embedding=("embedding.", "position"),  # the position is a buffer: fixed here, trained on by a student
+        ending=(f"{last}norm2.", f"{last}mlp.", "norm.", "head."),
     )

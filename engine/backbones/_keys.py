@@ -1,6 +1,10 @@
-"""From whatever dictionary a training framework wrote to one network's tensors: containers, averages and prefixes."""
+"""From whatever dictionary a training framework wrote to one network's tensors: containers, averages and prefixes; which of
+a network's keys they are, and the hash that names the result.
+"""
 
-from collections.abc import Iterator, Mapping
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -101,3 +105,60 @@ def peel(state: dict[str, "Tensor"]) -> Iterator[tuple[dict[str, "Tensor"], tupl
         outside = {**outside, **rest}
         state = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
         stripped = (*stripped, prefix)
+
+
+def match_keys(state: Mapping[str, "Tensor"], wanted: Mapping[str, "Tensor"], outside: Sequence[str], what: str) -> dict[str, list[str]]:
+    """Matched, missing, unexpected keys and shapes that differ; raises where anything is missing or differs."""
+    shapes = [
+        f"{k}: {tuple(state[k].shape)} instead of {tuple(wanted[k].shape)}"
+        for k in wanted
+        if k in state and state[k].shape != wanted[k].shape
+    ]
+    table = {
+        "matched": [k for k in wanted if k in state and state[k].shape == wanted[k].shape],
+        "missing": [k for k in wanted if k not in state],
+        "unexpected": [k for k in state if k not in wanted] + list(outside),
+        "shapes": shapes,
+    }
+    broken = [k for k in table["matched"] if not bool(state[k].isfinite().all())]
+    if broken:
+        raise CheckpointError(
+            what,
+            found=f"weights that are not finite in {', '.join(broken[:5])}",
+            expected="finite weights",
+            remedy="Use an earlier checkpoint: this training run had diverged.",
+        )
+    if table["missing"] or shapes:
+        parts = [f"{len(table['matched'])} keys matched"]
+        for name in ("missing", "shapes", "unexpected"):
+            if table[name]:
+                parts.append(f"{len(table[name])} {name}: {', '.join(table[name][:5])}{', …' if len(table[name]) > 5 else ''}")
+        raise CheckpointError(
+            what,
+            found="; ".join(parts),
+            expected=f"all {len(wanted)} keys of the network with their shapes",
+            remedy="Missing weights would stay random, so nothing is run. Export the whole state dict, or name the right architecture.",
+        )
+    return table
+
+
+def check_same(state: Mapping[str, "Tensor"], wanted: Mapping[str, "Tensor"], what: str) -> None:
+    """Weights that are to be written under an architecture's name are all of it, and nothing else; raises CheckpointError."""
+    more = match_keys(state, wanted, [], what)["unexpected"]
+    if more:
+        raise CheckpointError(
+            what,
+            found=f"{len(more)} tensors that the architecture does not have: {', '.join(more[:5])}",
+            expected=f"its {len(wanted)} tensors",
+            remedy="Write a module of the classifier's own architecture.",
+        )
+
+
+def revision(state: Mapping[str, "Tensor"], architecture: Mapping[str, Any]) -> str:
+    """Hash of tensor contents and of the architecture that was named."""
+    digest = hashlib.sha256(json.dumps(architecture, sort_keys=True).encode())
+    for key in sorted(state):
+        tensor = state[key].detach().to("cpu").contiguous()
+        digest.update(f"{key} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()

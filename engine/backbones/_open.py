@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from engine.errors import CheckpointError
 from engine.registry import entries
+from engine.safety import resolved
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from engine.backbones._climax_net import ClimaXNet
     from engine.backbones._keys import Facts
-    from engine.types import Backbone
+    from engine.labelled import Classifier
 
 
 def _find(
@@ -19,27 +22,36 @@ def _find(
     from engine.backbones._keys import peel
     from engine.backbones._safe_load import read_state_dict
 
-    state, facts = read_state_dict(path, weights=weights)
-    known = {key: entry for key, entry in entries("backbones").items() if hasattr(entry, "recognise") and backbone in (None, key)}
+    wanted = [entry for key, entry in entries("backbones").items() if backbone in (None, key)]
+    place = resolved(path, "checkpoint")
+    for entry in wanted:  # those that read a folder of files, or an archive of one, by themselves
+        if hasattr(entry, "takes") and entry.takes(place):
+            state, facts = entry.read(place)
+            return entry, state, facts, place, (), []
+    state, facts = read_state_dict(place, weights=weights)
+    known = {entry.key: entry for entry in wanted if hasattr(entry, "recognise")}
     for inner, stripped, outside in peel(state):
         for entry in known.values():
             if entry.recognise(list(inner)):
-                return entry, inner, facts, Path(path).expanduser().resolve(), stripped, sorted(outside)
+                return entry, inner, facts, place, stripped, sorted(outside)
     sample = ", ".join(sorted(state)[:8])
+    beside = any(entry.takes(place.parent) for entry in wanted if hasattr(entry, "takes"))
     raise CheckpointError(
-        f"checkpoint {Path(path).name}",
+        f"checkpoint {place.name}",
         found=f"{len(state)} tensors of an unknown model: {sample}, …",
         expected=f"the keys of one of: {', '.join(sorted(e.title for e in known.values())) or backbone}",
-        remedy="For any other model, export it with torch.export and bring the .pt2 file.",
+        remedy=f"Give the folder {place.parent.name}: the config.json beside the file says what model it is."
+        if beside
+        else "For any other model, export it with torch.export and bring the .pt2 file.",
     )
 
 
-def open_checkpoint(path: str | Path, *, weights: str | None = None, backbone: str | None = None, **architecture: Any) -> "Backbone":
-    """The model of a checkpoint file, on the CPU, in eval mode, its weights frozen.
+def open_checkpoint(path: str | Path, *, weights: str | None = None, backbone: str | None = None, **architecture: Any) -> Any:
+    """The model of a checkpoint, a `Backbone` (fields) or a `Classifier`, on the CPU, in eval mode, its weights frozen.
 
-    `architecture` names what the file does not record; for ClimaX: variables, num_heads, grid, in_variables,
-    out_variables, lead_hours, normalisation, climatology. `weights` chooses an entry such as "ema". Raises
-    CheckpointError or UnsafeFileError; a key that is missing always raises.
+    `path` is a file, or the folder (or a zip of it) of a Hugging Face classifier. `architecture` names what is not recorded there;
+    for ClimaX: variables, num_heads, grid, in_variables, out_variables, lead_hours, normalisation, climatology. `weights` chooses an
+    entry such as "ema". Raises CheckpointError or UnsafeFileError; a key that is missing always raises.
     """
     entry, state, facts, place, stripped, outside = _find(path, weights, backbone)
     return entry(state, facts, place, stripped=stripped, outside=outside, **architecture)
@@ -82,3 +94,13 @@ def write_checkpoint(net: "ClimaXNet", path: str | Path, **facts: Any) -> Path:
     state = {key: tensor.detach().to("cpu").contiguous().clone() for key, tensor in net.state_dict().items()}
     save_file(state, target, metadata={"nuscope": json.dumps(record, sort_keys=True), "format": "pt"})
     return target
+
+
+def write_classifier(classifier: "Classifier", path: str | Path, module: "nn.Module | None" = None) -> Path:
+    """Write a classifier so that `open_checkpoint` opens it with nothing named; with `module`, the weights of that one.
+
+    Our own become a safetensors file, a Hugging Face classifier a folder. Returns the path; raises CheckpointError where the module
+    is of another architecture.
+    """
+    writer: Any = classifier
+    return writer.write(path, module)

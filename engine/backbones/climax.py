@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from engine import lexicon
-from engine.backbones._climax_plan import match_keys, plan, revision
+from engine.backbones._climax_plan import plan
 from engine.backbones._climax_shapes import expected_keys, infer, modern
 from engine.backbones._climax_shapes import recognise as _recognise
 from engine.backbones._fields import check_grid, read_fields, share_of_year
-from engine.backbones._keys import Facts
+from engine.backbones._keys import Facts, match_keys, revision
 from engine.errors import CheckpointError
 from engine.types import Array, Backbone, Batch, Case, Dataset
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from engine.backbones._climax_net import ClimaXNet
     from engine.backbones._normalisation import Normalisation
+    from engine.stack import Stack
 
 
 @dataclass(frozen=True)
@@ -180,6 +181,12 @@ class ClimaX(Backbone):
     def sites(self) -> tuple[str, ...]:
         """The aggregation over variables, then each block."""
         return ("var_agg", *(f"blocks.{i}.attn" for i in range(self._shapes.depth)))
+
+    def stack(self, module: "ClimaXNet | None" = None) -> "Stack":
+        """The blocks as transitions; inputs `{"x": (case, V_in, H, W), "lead_times": (case,)}`, both as the module takes them."""
+        from engine.backbones._climax_stack import climax_stack
+
+        return climax_stack(self.module if module is None else module, self.in_variables, self.out_variables)
 
     def _normalised(self) -> "Normalisation":
         lacking = self._normalisation.missing(self.in_variables, self.out_variables) if self._normalisation else []
