@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from engine.backbones import open_checkpoint as open_checkpoint
     from engine.data import open_dataset as open_dataset
+    from engine.data import open_labelled as open_labelled
     from engine.kernels import inspect_attention as inspect_attention
     from engine.kernels import stochastic_attention as stochastic_attention
     from engine.lexicon import CLIMAX_48 as CLIMAX_48
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from engine.runs.calibration import calibration_spec as calibration_spec
     from engine.runs.calibration import verification_spec as verification_spec
     from engine.runs.calibration_rows import layers_gain as layers_gain
+    from engine.runs.classify.demo import classify_demo_spec as classify_demo_spec
+    from engine.runs.classify.entries import method_schema as method_schema
+    from engine.runs.classify.spec import ClassifySpec as ClassifySpec
     from engine.runs.jobs import cancel as cancel
     from engine.runs.jobs import dispatch as dispatch
     from engine.runs.jobs import progress as progress
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from engine.runs.score import score as score
     from engine.runs.spec import RunSpec as RunSpec
     from engine.runs.spec import demo_spec as demo_spec
+    from engine.runs.spec import director_demo_spec as director_demo_spec
     from engine.runs.verification import open_fields as open_fields
 
 __version__ = "0.1.0"
@@ -43,6 +48,7 @@ _WHERE = {
     "inspect_attention": "engine.kernels",
     "open_checkpoint": "engine.backbones",
     "open_dataset": "engine.data",
+    "open_labelled": "engine.data",
     "score": "engine.runs.score",
     "submit": "engine.runs.jobs",
     "progress": "engine.runs.jobs",
@@ -58,7 +64,11 @@ _WHERE = {
     "catalogue": "engine.registry",
     "RunSpec": "engine.runs.spec",
     "demo_spec": "engine.runs.spec",
+    "director_demo_spec": "engine.runs.spec",
     "open_fields": "engine.runs.verification",
+    "ClassifySpec": "engine.runs.classify.spec",
+    "classify_demo_spec": "engine.runs.classify.demo",
+    "method_schema": "engine.runs.classify.entries",
     "calibrate_model": "engine.runs.calibrate_model",
     "calibration_spec": "engine.runs.calibration",
     "verification_spec": "engine.runs.calibration",

@@ -1,7 +1,6 @@
 """The command line: `python -m engine VERB …`. Every verb has `--json`, which prints one JSON document on stdout and nothing else."""
 
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +9,8 @@ import typer
 
 from engine.errors import SpecError
 from engine.runs import options
-from engine.runs.console import Ticker, answering, box, mapping, names, numbers, score_line, show, writable
+from engine.runs.console import answering, box, mapping, names, numbers, score_line, show
+from engine.runs.verbs import calibrate_here, compute_here, spec_alone, was_given
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Calibrated probabilistic forecasts from a frozen transformer.")
 
@@ -41,7 +41,7 @@ def demo(
 
     with answering(as_json):
         changes = {"nu": numbers(nu, "nu")} if nu else {}
-        _compute(demo_spec(members=members, max_cases=cases, seed=seed, **changes), out, as_json)
+        compute_here(demo_spec(members=members, max_cases=cases, seed=seed, **changes), out, as_json)
 
 
 @app.command()
@@ -81,7 +81,7 @@ def sweep(
 
     with answering(as_json):
         if spec is not None:
-            return _compute(_spec_alone(context, spec), out, as_json)
+            return compute_here(spec_alone(context, spec), out, as_json)
         if checkpoint is None or not data:
             raise SpecError(
                 "sweep", found="no --checkpoint or no --data", expected="both, or --spec FILE", remedy="See: python -m engine sweep --help"
@@ -97,7 +97,7 @@ def sweep(
         }  # fmt: skip
         if thresholds:
             fields["thresholds"] = numbers(thresholds, "thresholds", float)
-        return _compute(parse_spec(fields), out, as_json)
+        return compute_here(parse_spec(fields), out, as_json)
 
 
 @app.command()
@@ -144,8 +144,8 @@ def calibrate(
 
     with answering(as_json):
         if spec is not None:
-            asked = _spec_alone(context, spec, also=("verify",))
-            return _calibrate(asked if asked.tune else calibration_spec(asked), verify, out, as_json)
+            asked = spec_alone(context, spec, also=("verify",))
+            return calibrate_here(asked if asked.tune else calibration_spec(asked), verify, out, as_json)
         tune: dict[str, Any] = {
             "objective": objective, "nu_max": nu_max, "norm": norm, "area_weighted": area_weighted, "norm_variables": names(norm_variables),
             "initial": initial, "draws": draws, "per_round": per_round, "tolerance": tolerance, "rounds": rounds,
@@ -159,8 +159,8 @@ def calibrate(
         }  # fmt: skip
         if checkpoint is None and not data and not calibrate:
             print("no checkpoint named: the embedded demo is calibrated", file=sys.stderr)
-            given = {n: v for n, v in fields.items() if _was_given(context, n)}
-            return _calibrate(calibration_spec(demo_spec(**given), **tune), verify, out, as_json)
+            given = {n: v for n, v in fields.items() if was_given(context, n)}
+            return calibrate_here(calibration_spec(demo_spec(**given), **tune), verify, out, as_json)
         if checkpoint is None or not data or not calibrate:
             raise SpecError(
                 "calibrate",
@@ -169,78 +169,49 @@ def calibrate(
                 remedy="Name all three, or none for the demo; or --spec FILE.",
             )
         fields |= {"checkpoint": checkpoint, "data": tuple(data), "calibrate": tuple(calibrate)}
-        return _calibrate(parse_spec(fields | {"tune": tune}), verify, out, as_json)
+        return calibrate_here(parse_spec(fields | {"tune": tune}), verify, out, as_json)
 
 
-def _calibrate(spec: Any, verify: bool, out: Path | None, as_json: bool) -> None:
-    """Calibrate in this process, verify where that is asked for, copy the results to `out`, print the rows."""
-    from engine.runs import calibration_rows, jobs
-    from engine.runs.rows import table
+@app.command()
+def run(
+    context: typer.Context,
+    method: options.Methods = None,
+    checkpoint: options.Checkpoint = None,
+    data: options.Data = None,
+    fit: options.Fit = None,
+    calibrate: options.Calibrate = None,
+    outside: options.Outside = None,
+    state: options.States = None,
+    params: Annotated[str | None, typer.Option(help='parameters by entry as JSON: {"director": {"epochs": 20}}')] = None,
+    members: Annotated[int | None, typer.Option(help="members of sampled methods; default: 10, of fields 20")] = None,
+    nu: Annotated[str | None, typer.Option(help="ν of stochastic attention; of several, the calibration files choose (classes)")] = None,
+    seed: options.Seed = 0,
+    corruptions: Annotated[str, typer.Option(help="corruptions of the images with commas between, or none")] = "none",
+    severities: Annotated[str, typer.Option(help="their severities, of 1 … 5")] = "1,2,3,4,5",
+    max_cases: options.MaxCases = None,
+    examples: Annotated[int, typer.Option(help="examples that are kept to be shown one by one")] = 24,
+    bootstrap: options.Bootstrap = 500,
+    architecture: options.Architecture = None,
+    text: Annotated[str | None, typer.Option(help="column of the text, where a table's is not recognised")] = None,
+    label: Annotated[str | None, typer.Option(help="column of the label, where a table's is not recognised")] = None,
+    normalisation: options.Normalisation = None,
+    climatology: options.Climatology = None,
+    variables: options.Variables = None,
+    lead_hours: options.LeadHours = None,
+    student: Annotated[Path | None, typer.Option(help="a student that was distilled before (fields)")] = None,
+    title: options.Title = "",
+    spec: options.SpecFile = None,
+    out: options.Out = None,
+    as_json: options.Json = False,
+) -> None:
+    """Run methods of the catalogue: several on a classifier, one on a model of fields; without a checkpoint the image demo."""
+    from engine.runs.verbs import run_spec
 
-    _make_out(out)
-    found = jobs.run(spec, Ticker())
-    answer = calibration_rows.document(found)
-    _copy(found.attrs["key"], out, ("calibration.nc", "spec.json"))
-    text = calibration_rows.table(answer)
-    if verify:
-        answer["verification"] = calibration_rows.verified(found, Ticker())
-        text += "\n\n" + table(answer["verification"]) + calibration_rows.gain_text(answer["verification"])
-    show(answer, as_json, text)
-
-
-def _spec_alone(context: typer.Context, path: Path, also: tuple[str, ...] = ()) -> Any:
-    """The spec of a file; options beside it would be lost, so they are refused."""
-    from engine.runs.spec import read_spec
-
-    given = [n for n in context.params if n not in ("spec", "out", "as_json", *also) and _was_given(context, n)]
-    if given:
-        beside = ", ".join(f"--{n.replace('_', '-')}" for n in given)
-        raise SpecError(
-            "--spec", found=f"also {beside}", expected="the file alone", remedy="Write those into the file, or leave --spec out."
-        )
-    return read_spec(path)
-
-
-def _was_given(context: typer.Context, name: str) -> bool:
-    """On the command line, not by default."""
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-def _make_out(out: Path | None) -> None:
-    """Before hours of work, not after them."""
-    if out is not None:
-        with writable(out):
-            out.mkdir(parents=True, exist_ok=True)
-
-
-def _copy(key: str, out: Path | None, files: tuple[str, ...]) -> None:
-    """A run's results to `out`."""
-    from engine.runs import store
-
-    if out is not None:
-        with writable(out):
-            kept = [n for n in files if (store.folder(key) / n).exists()]
-            for name in kept:
-                shutil.copy2(store.folder(key) / name, out / name)
-        print(f"written to {out}: {', '.join(kept)}", file=sys.stderr)
-
-
-def _compute(spec: Any, out: Path | None, as_json: bool) -> None:
-    """Run in this process, copy the results to `out`, print the rows."""
-    from engine.runs import jobs, rows
-    from engine.runs.report import write_report
-
-    if spec.tune is not None:
-        return _calibrate(spec, False, out, as_json)
-    _make_out(out)
-    verification = jobs.run(spec, Ticker())
-    if out is not None:
-        _copy(verification.attrs["key"], out, ("verification.nc", "fields.nc", "spec.json"))
-        write_report(verification, out / "report.html")
-        print(f"written to {out}: report.html", file=sys.stderr)
-    document = rows.document(verification)
-    return show(document, as_json, rows.table(document))
+    with answering(as_json):
+        if spec is not None:
+            return compute_here(spec_alone(context, spec), out, as_json)
+        given = {n: v for n, v in locals().items() if n in context.params and was_given(context, n)}
+        return compute_here(run_spec(given), out, as_json)
 
 
 @app.command()
@@ -341,18 +312,19 @@ def runs(
         show({"runs": known} if action in ("list", "remove") else known[0], as_json, "\n".join(lines) or "no runs yet")
 
 
-@app.command()
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def benchmark(
-    what: Annotated[str, typer.Argument(help="attention, sweep or scoring")],
+    context: typer.Context,
+    what: Annotated[str, typer.Argument(help="attention, director, sweep or scoring")],
     data: Annotated[Path | None, typer.Option(help="folder with the benchmark's data, where it needs one")] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Measure: ratios of interleaved runs in one process, medians."""
+    """Measure: ratios of interleaved runs in one process, medians. Further options are the benchmark's own, like --seeds 3."""
     from engine.runs.benchmarks import measure, measured_text
 
     with answering(as_json):
-        found = measure(what, data)
-        show(found, as_json, measured_text(found))
+        found = measure(what, data, context.args)
+        show(found, as_json, measured_text(found, what))
 
 
 def main() -> int:

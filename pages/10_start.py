@@ -4,12 +4,14 @@ import streamlit as st
 
 import engine
 from engine.errors import EngineError
-from pages._parts import choice
+from pages._parts import choice, results
 from pages._parts.cards import error_card, plain
 from pages._parts.chart import chart
+from pages._parts.classification import finding, opened
+from pages._parts.classification import headline as class_headline
 from pages._parts.header import Looked, best_nu
 from pages._parts.progress import LIVE, ended_badly, follow
-from pages._parts.results import demo_key, is_calibration, stamp_of, verification_of
+from pages._parts.results import demo_key, page_of, stamp_of, verification_of
 from pages._parts.words import STATUS, headline, when
 
 TITLE = "Start"
@@ -74,11 +76,49 @@ def demo() -> None:
         st.rerun()
 
 
+def images() -> None:
+    """The second demo, on class labels: what it takes, how far it is, or its answer."""
+    key = results.image_demo_key()
+    if key is None:
+        return
+    st.html("<h2 class='nu-section'>A classifier: Fashion-MNIST images</h2>")
+    state = {r.key: r for r in engine.runs_list()}.get(key)
+    if state is not None and state.status in LIVE:
+        follow(key)
+        return
+    if state is not None and state.status != "done":
+        ended_badly(key)
+        return
+    with st.container(border=True, key="image_demo"):
+        if state is None:
+            plain(
+                "A small vision transformer sorts pictures of clothes. Its attention is sampled too, and beside it stand DIRECTOR, which "
+                "distils its whole stack into one small stochastic step, and the usual methods. It takes up to two minutes on two cores.",
+                "nu-lead",
+            )
+            if st.button("Run the image demo", key="run_image_demo"):
+                engine.submit(engine.classify_demo_spec())
+                st.rerun()
+            return
+        c = opened(key)
+        plain(class_headline(c), "nu-lead")
+        plain(finding(c))
+        with st.container(horizontal=True, gap="small"):
+            for page, label in (("45_classify.py", "Compare the methods"), ("70_director.py", "See DIRECTOR's paths")):
+                if st.button(label, key=f"to_{page}"):
+                    choice.put(run=key)
+                    st.switch_page(page, query_params={"run": key})
+
+
 st.html(f"<h1 class='nu-title nu-hero'>How far can you believe this forecast?</h1><p class='nu-claim'>{WHAT}</p>")
 try:
     demo()
 except EngineError as refusal:
     error_card(refusal, key="error_demo")
+try:
+    images()
+except EngineError as refusal:
+    error_card(refusal, key="error_image_demo")
 
 recent = engine.runs_list()[:5]
 if recent:
@@ -90,4 +130,4 @@ if recent:
             plain(f"{STATUS[run.status]}{f' {run.share:.0%}' if run.status == 'running' else ''} · {when(run.created)}")
         if link.button("Open", key=f"open_{run.key}", type="tertiary"):
             choice.put(run=run.key)
-            st.switch_page("35_calibrate.py" if is_calibration(run) else "30_sweep.py", query_params={"run": run.key})
+            st.switch_page(page_of(run), query_params={"run": run.key})

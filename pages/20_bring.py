@@ -8,6 +8,7 @@ import engine
 from engine.errors import EngineError, SpecError
 from pages._parts import choice
 from pages._parts.cards import error_card, plain
+from pages._parts.classification_bring import labelled
 from pages._parts.form import form
 from pages._parts.nu_grid import nu_grid
 from pages._parts.preflight_table import passed, preflight_table
@@ -79,9 +80,13 @@ def run(fields: dict[str, Any]) -> None:
 
 
 st.html(
-    "<h1 class='nu-title'>Bring your own</h1><p class='nu-claim'>A ClimaX checkpoint and the data it is checked on. "
+    "<h1 class='nu-title'>Bring your own</h1><p class='nu-claim'>A checkpoint and the data it is checked on. "
     "Files are read in a process of their own; nothing in them is run, and nothing leaves this server.</p>"
 )
+FORECASTS, CLASSES = "Fields: a ClimaX checkpoint", "Classes: of images or texts"
+if kept(st.segmented_control, "What it forecasts", "bring_kind", options=[FORECASTS, CLASSES], default=FORECASTS, required=True) == CLASSES:
+    labelled()
+    st.stop()
 with st.container(border=True, key="step_model"):
     st.html("<h2 class='nu-section nu-first'>1 · The model</h2>")
     checkpoint = bring("checkpoint", "Checkpoint", endings=WEIGHTS)

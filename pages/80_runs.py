@@ -8,7 +8,7 @@ import engine
 from pages._parts import choice
 from pages._parts.cards import empty, error_card, plain
 from pages._parts.progress import LIVE, follow
-from pages._parts.results import is_calibration, size_of
+from pages._parts.results import about, command_of, page_of, size_of
 from pages._parts.words import STATUS, size, when
 
 TITLE = "Runs"
@@ -39,16 +39,14 @@ def card(run: Any) -> None:
         name, state, buttons = st.columns([5, 2, 3], vertical_alignment="center")
         with name:
             st.text(run.title)
-            nus = ", ".join(map(str, run.spec.get("nu", ())))
-            what = "calibration: chooses ν" if is_calibration(run) else f"ν = {nus} · M = {run.spec.get('members', '?')}"
-            plain(f"{run.key} · {when(run.created)} · {what}")
+            plain(f"{run.key} · {when(run.created)} · {about(run)}")
         with state:
             share = "" if run.status in ("done", "queued") else f" at {run.share:.0%}"
             st.html(f"<span class='nu-state nu-{run.status}'>{STATUS[run.status]}{share}</span>")
         with buttons, st.container(horizontal=True, horizontal_alignment="right", gap="small"):
             if run.status == "done" and st.button("Open", key=f"open_{run.key}", type="primary"):
                 choice.put(run=run.key)
-                st.switch_page("35_calibrate.py" if is_calibration(run) else "30_sweep.py", query_params={"run": run.key})
+                st.switch_page(page_of(run), query_params={"run": run.key})
             if run.status in ("failed", "cancelled") and st.button(
                 "Resume", key=f"resume_{run.key}", type="secondary" if run.message == "refused" else "primary"
             ):
@@ -60,7 +58,7 @@ def card(run: Any) -> None:
             error_card(run.error, key=f"error_{run.key}")
         with st.expander("Files and command line"):
             _files(run.key)
-            st.code(engine.RunSpec(**run.spec).command(), language="bash", wrap_lines=True)
+            st.code(command_of(run), language="bash", wrap_lines=True)
 
 
 def _files(key: str) -> None:
@@ -68,6 +66,7 @@ def _files(key: str) -> None:
     files = {
         "verification.nc": "all statistics",
         "calibration.nc": "how ν was chosen",
+        "classification.nc": "all probabilities and scores",
         "fields.nc": "maps of single cases",
         "log.txt": "log",
     }

@@ -118,3 +118,28 @@ def new_calibration(home: Path, tmp_path: Path):
 
     write.spec = spec
     return write
+
+
+@pytest.fixture
+def new_classification(home: Path):
+    """`new_classification(key, status=…, spec={…}, row={…}, result=…, **changes)`: a classification's row and folder, as a worker
+    would have left them."""
+    from engine.runs import store
+
+    named = {"task": "classification", "checkpoint": "vit.safetensors", "data": ["verify.npz"], "fit": ["train.npz"], "members": 8}
+    named |= {"entries": ["deterministic", "temperature_scaling", "stochastic_attention:16", "director"], "title": "Synthetic clothing"}
+
+    def write(
+        key: str = "c1a550123456789a", *, status: str = "done", spec: dict | None = None, row: dict | None = None, result=None, **changes
+    ) -> str:
+        folder = store.make_folder(key)
+        if status == "done":
+            made = synthetic("fake_classification").make(key=key, **changes) if result is None else result
+            made.to_netcdf(folder / "classification.nc", engine="h5netcdf")
+        values = {"key": key, "title": "Synthetic clothing", "status": status, "spec": json.dumps(named | (spec or {}))}
+        values |= {"created": time.time(), "finished": time.time(), "done": 5, "total": 10} | (row or {})
+        with store.table() as connection:
+            connection.execute(f"INSERT INTO runs ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})", tuple(values.values()))
+        return key
+
+    return write

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,9 @@ _place = importlib.util.spec_from_file_location("runs_conftest", Path(__file__).
 _runs = importlib.util.module_from_spec(_place)
 _place.loader.exec_module(_runs)
 world, make, _one_thread = _runs.world, _runs.make, _runs._one_thread  # fixtures of tests/runs
+_place = importlib.util.spec_from_file_location("tiny_classifier", Path(__file__).with_name("tiny_classifier.py"))
+tiny = importlib.util.module_from_spec(_place)
+_place.loader.exec_module(tiny)
 
 
 @pytest.fixture
@@ -138,6 +142,17 @@ def test_inspect(answer, world) -> None:
         (("sweep", "--spec", "nowhere.yaml"), "nowhere.yaml"),
         (("sweep", "--spec", "s.yaml", "--members", "5"), "--members"),
         (("benchmark", "fly"), "attention"),
+        (("benchmark", "director", "--colour", "red"), "--colour"),
+        (("benchmark", "director", "--seeds", "many"), "--seeds"),
+        (("benchmark", "director", "--sets", "cola"), "--data"),
+        (("run", "--data", "d.npz"), "--checkpoint"),
+        (("run", "--checkpoint", "c"), "--data"),
+        (("run", "--checkpoint", "nowhere.safetensors", "--data", "d.npz", "--method", "deterministic"), "nowhere.safetensors"),
+        (("run", "--method", "director:shaky"), "no_noise"),
+        (("run", "--nu", "1,x"), "whole numbers"),
+        (("run", "--outside", "letters.npz"), "name=path"),
+        (("run", "--params", "[1]"), "JSON object"),
+        (("run", "--spec", "s.yaml", "--members", "5"), "--members"),
     ],
 )
 def test_misuse_is_answered_in_the_form_that_was_asked_for(answer, call, words, says) -> None:
@@ -173,6 +188,79 @@ def test_as_a_program(home, world) -> None:
     command = [sys.executable, "-m", "engine", "runs", "list", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=Path(cli.__file__).parent.parent)
     assert done.returncode == 0 and json.loads(done.stdout) == {"runs": []} and done.stderr == ""
+
+
+# ---- run ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def clothes(tmp_path_factory):
+    """A tiny classifier and its data."""
+    return tiny.write(tmp_path_factory.mktemp("classifier"))
+
+
+def classify(clothes, *more, methods: str = "deterministic,temperature_scaling,stochastic_attention:4") -> tuple:
+    files = ("--checkpoint", clothes.checkpoint, "--data", clothes.verify, "--calibrate", clothes.calibrate, "--fit", clothes.fit)
+    return ("run", "--method", methods, *files, "--members", "3", "--bootstrap", "100", "--max-cases", "40", *more)
+
+
+def test_run_of_a_classifier(answer, call, clothes, tmp_path) -> None:
+    words = classify(clothes, "--outside", f"noise={clothes.outside}", "--corruptions", "blur", "--severities", "3")
+    document = answer(*words, "--out", tmp_path / "out")
+    assert document["task"] == "classification" and {"rows", "differences", "notes", "key", "sentences"} <= document.keys()
+    assert [r["entry"] for r in document["rows"]] == ["deterministic", "temperature_scaling", "stochastic_attention:4"]
+    for row in document["rows"]:
+        for name in ("accuracy", "ece", "nll", "brier_multiclass", "mcc", "auroc_failure", "auroc_ood_max_softmax"):
+            assert row[name].keys() == {"value", "low", "high"}
+        assert {"title", "parameters", "milliseconds", "members", "fit_seconds"} <= row.keys()
+    assert document["differences"]["deterministic"]["temperature_scaling"]["nll"].keys() == {"value", "low", "high"}
+    kept = {p.name for p in (tmp_path / "out").iterdir()}
+    assert kept == {"classification.nc", "spec.json", "states"}
+    assert [p.name for p in (tmp_path / "out" / "states").iterdir()] == ["temperature_scaling.safetensors"]
+    assert answer("run", "--spec", tmp_path / "out" / "spec.json")["key"] == document["key"]
+    code, out, _ = call(*words)
+    assert code == 0 and "Frozen model" in out and "Temperature scaling against Frozen model: " in out
+    assert answer("runs", "show", document["key"])["spec"]["task"] == "classification"
+    # the command line that the document names computes the same run
+    assert answer(*shlex.split(document["command"])[3:])["key"] == document["key"]
+
+
+def test_run_with_a_learned_state_and_parameters(answer, clothes, tmp_path) -> None:
+    learned = answer(*classify(clothes, "--params", '{"epochs": 1}', "--out", tmp_path, methods="director"))
+    state = tmp_path / "states" / "director.safetensors"
+    again = answer(*classify(clothes, "--state", f"director={state}", methods="director"))
+    assert again["rows"][0]["nll"] == learned["rows"][0]["nll"] and again["rows"][0]["fit_seconds"] is None
+    assert "epochs" in json.dumps(
+        answer(*classify(clothes, "--params", '{"epochs": 9}', "--state", f"director={state}", methods="director"), code=2)
+    )
+
+
+def test_each_model_is_pointed_to_its_verb(answer, clothes, world) -> None:
+    error = answer("sweep", "--checkpoint", clothes.checkpoint, "--data", clothes.verify, code=2)["error"]
+    assert "classifier" in error["found"] and "engine run" in error["remedy"]
+    error = answer("calibrate", "--checkpoint", clothes.checkpoint, "--data", clothes.verify, "--calibrate", clothes.calibrate, code=2)[
+        "error"
+    ]
+    assert "engine run" in error["remedy"]
+    assert "classifier" in answer(*classify(clothes, "--variables", "t850"), code=2)["error"]["found"]
+    fields = ("run", "--checkpoint", world.checkpoint, "--data", world.verify)
+    assert "fields" in answer(*fields, "--method", "stochastic_attention", "--outside", "a=b", code=2)["error"]["found"]
+    assert "one method" in answer(*fields, "--method", "stochastic_attention,deterministic", code=2)["error"]["expected"]
+
+
+def test_run_on_fields_is_a_sweep_of_one_method(answer, world) -> None:
+    words = ("run", "--method", "stochastic_attention", "--checkpoint", world.checkpoint, "--data", world.verify, "--nu", "4")
+    document = answer(*words, "--members", "3", "--max-cases", "3", "--bootstrap", "100", "--variables", "geopotential_height_500")
+    assert [r["nu"] for r in document["rows"]] == [4] and document["rows"][0]["members"] == 3
+
+
+def test_inspect_a_classifier(answer, call, clothes) -> None:
+    found = answer("inspect", clothes.checkpoint, clothes.verify, "--calibrate", clothes.calibrate)
+    assert found["task"] == "classification" and found["refusal"] is None and found["classes"] == list(tiny.CLASSES)
+    assert found["sites"] == ["blocks.0.attn", "blocks.1.attn"] and found["replay_error"] < 1e-4
+    assert found["data"]["sets"] == {"verify": 90, "calibrate": 60} and sum(found["data"]["labels"].values()) == 90
+    code, out, _ = call("inspect", clothes.checkpoint)
+    assert code == 0 and "classifier of 3 classes" in out and "ready to run" in out
 
 
 # ---- score -------------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from engine.demo import plasim
 from engine.demo.train import Data
 from engine.methods import _fields
 from engine.methods._teacher import Teacher
-from engine.methods._train import train
+from engine.methods._train import CHECKPOINT, train
 from engine.methods.director import Director
 from engine.settings import DEMO
 
@@ -41,6 +41,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--start", type=Path, help="folder of an earlier stage whose best weights to start from")
     parser.add_argument("--params", default="{}", help="parameters of the method as JSON")
     options = parser.parse_args()
     backbone = open_checkpoint(options.checkpoint)
@@ -48,6 +49,9 @@ def main() -> None:
     given = json.loads(options.params) | {"epochs": options.epochs, "batch": options.batch, "lr": options.lr}
     params = Director.Params(**given)
     student, teacher = _fields.build(backbone, params, options.seed), Teacher(backbone.stack())
+    if options.start:
+        earlier = torch.load(options.start / CHECKPOINT, weights_only=True)["kept"]
+        student.transition.load_state_dict(earlier, strict=True)
     area = torch.from_numpy(plasim.area_weights(data.latitude))[:, None].float()
     share = torch.tensor([1.0] + [0.1] * 6)
     loss = _fields.loss_function(student, teacher, params, params.weights("fields"), area, share / share.sum())
@@ -67,7 +71,9 @@ def main() -> None:
         starts = torch.arange(0, len(x) - LEAD, 24)
         alone = torch.zeros(7)
         alone[0] = 1.0
-        task = _fields.loss_function(student, teacher, params.model_copy(update={"paths": 8, "energy": 0.0}), (0.0, 0.0, 1.0), area, alone)
+        task = _fields.loss_function(
+            student, teacher, params.model_copy(update={"paths": 8, "energy": 0.0, "patches": 0.0}), (0.0, 0.0, 1.0), area, alone
+        )
         values = [float(task(x[s], torch.full((len(s),), 0.06 * LEAD), y[s + LEAD])) for s in starts.split(10)]
         crps = float(np.mean(values)) * data.output_sd["z500"]
         print(f"fair CRPS of Z500 {crps:.2f} m on {len(starts)} calibration starts, {time.time() - began:.0f} s", flush=True)
@@ -79,7 +85,9 @@ def main() -> None:
     )  # fmt: skip
     print(told, flush=True)
     student.eval().requires_grad_(False)
-    _fields.write_student(options.out, student, backbone, params, title="DIRECTOR for the demo's ClimaX", best_epoch=told["best_epoch"])
+    _fields.write_student(
+        options.out, student, backbone, params, half=True, title="DIRECTOR for the demo's ClimaX", best_epoch=told["best_epoch"]
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
 """DIRECTOR on a model of fields: the transition between the frozen model's own embedding and tail, trained by fair scores.
 
-    L = λ_mean · L₁ + λ_task · [ (1 − e) fair CRPS + e fair energy score ]   normalised units, area weighted, outputs weighted
+    L = λ_mean · L₁ + λ_task · [ (1 − e) fair CRPS + e fair energy score + p fair CRPS of the patches' common pattern ]
 
-Never a squared error of single paths: its optimum is σ = 0. One path is one ensemble member.
+in normalised units, area weighted, outputs weighted. Never a squared error of single paths: its optimum is σ = 0. One path is one
+member. The pattern is our choice: noise that all tokens share moves every patch of the tail's output alike, which the CRPS of single
+points hardly sees and a spectrum shows as a peak at the patches' wavenumber. It is the mean over the patches along a parallel (a
+meridian), place by place within the patch, in units of its own observed sd: a linear function of the field, so its CRPS is proper.
 """
 
 import json
@@ -59,6 +62,7 @@ def loss_function(
     `area` `(H, 1)` with mean 1; `outputs` `(variable,)` with sum 1. `alone=True` matches the teacher and leaves the task out.
     """
     mean, var, task = weights
+    patch = int(getattr(student.frozen, "patch", 1))
 
     def loss(x: Tensor, lead_times: Tensor, target: Tensor, alone: bool = False) -> Tensor:
         inputs = {"x": x, "lead_times": lead_times}
@@ -75,6 +79,7 @@ def loss_function(
         else:
             scores = (1 - params.energy) * (fair_crps(members, target) * area).mean((-2, -1))
             scores = scores + (params.energy * fair_energy(members, target, area) if params.energy else 0.0)
+            scores = scores + (params.patches * of_patches(members, target, patch) if params.patches and patch > 1 else 0.0)
         total = task * (scores * outputs).sum(1).mean()
         if mean + var > 0:
             path = teacher.path(inputs, (start, context))
@@ -82,6 +87,23 @@ def loss_function(
         return total
 
     return loss
+
+
+def of_patches(members: Tensor, target: Tensor, patch: int) -> Tensor:
+    """Fair CRPS of what repeats from patch to patch along parallels and along meridians, `(case, variable)`, in units of its observed sd
+    over the batch.
+    """
+
+    def pattern(x: Tensor, axis: int) -> Tensor:
+        folded = x.unflatten(axis, (-1, patch)).mean(axis - 1)
+        return folded - folded.mean(axis, keepdim=True)
+
+    scores = []
+    for axis in (-1, -2):
+        observed = pattern(target, axis)
+        sd = observed.square().mean((0, 2, 3), keepdim=True).sqrt().clamp(min=1e-4)
+        scores.append(fair_crps(pattern(members, axis) / sd, observed / sd).mean((-2, -1)))
+    return (scores[0] + scores[1]) / 2
 
 
 def distil(
@@ -166,13 +188,17 @@ def members_of(student: Student, backbone: Any, batch: Batch, members: int, seed
     return np.stack(out, axis=1)
 
 
-def write_student(path: Path, student: Student, backbone: Backbone, params: Any, **facts: Any) -> Path:
-    """The transition as safetensors, with the parameters that it was distilled with and the revision of its frozen model."""
+def write_student(path: Path, student: Student, backbone: Backbone, params: Any, *, half: bool = False, **facts: Any) -> Path:
+    """The transition as safetensors, with the parameters that it was distilled with and the revision of its frozen model.
+
+    `half` rounds the weights to 16 bits; they are read as float32.
+    """
     from safetensors.torch import save_file
 
     record = {"method": "director", "params": params.model_dump(mode="json"), "revision": backbone.revision, **facts}
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_file({n: t.contiguous() for n, t in student.trained().items()}, path, metadata={"nuscope": json.dumps(record, sort_keys=True)})
+    tensors = {n: (t.half() if half else t).contiguous() for n, t in student.trained().items()}
+    save_file(tensors, path, metadata={"nuscope": json.dumps(record, sort_keys=True)})
     return path
 
 
@@ -184,7 +210,7 @@ def read_student(path: Path, backbone: Backbone, params: Any) -> Student:
     try:
         with safe_open(path, "pt") as file:
             record = json.loads((file.metadata() or {}).get("nuscope", "{}"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dictionary)
+            tensors = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118  (not a dictionary)
     except (SafetensorError, OSError, ValueError) as fault:
         raise CheckpointError(
             what, found=str(fault)[:160], expected="a safetensors file that DIRECTOR wrote", remedy="Distil the student again."

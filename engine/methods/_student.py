@@ -31,10 +31,16 @@ class Student(nn.Module):
         self.transition = transition
         self.ends: nn.Module | None = None
         self._stack = stack_of(module)
+        self._frozen = (module,)  # in a tuple, so that its parameters are not the student's
         if train_ends:
             self.ends = copy.deepcopy(module).train().requires_grad_(True)
             self._stack = stack_of(self.ends)
             _keep_only(self.ends, (*self._stack.embedding, *self._stack.ending))
+
+    @property
+    def frozen(self) -> nn.Module:
+        """The teacher's module."""
+        return self._frozen[0]
 
     def start(self, inputs: Any) -> tuple[Tensor, Any]:
         """x₀ and its context."""

@@ -63,10 +63,10 @@ class Transition(nn.Module):
             self.rank = rank
             self.modes = nn.Linear(width, rank * width) if noise == "learned" else None
             if self.modes is not None:
-                nn.init.normal_(self.modes.weight, std=FIRST_SIGMA / math.sqrt(rank * width))
+                nn.init.normal_(self.modes.weight, std=1 / math.sqrt(rank * width))
                 nn.init.zeros_(self.modes.bias)
             else:
-                self.fixed_modes = nn.Parameter(torch.randn(rank, width) * FIRST_SIGMA / math.sqrt(rank))
+                self.fixed_modes = nn.Parameter(torch.randn(rank, width) / math.sqrt(rank))
 
     def forward(self, x: Tensor, t: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """μ and the features LN h from which `spread` and `modes_of` read the noise; t `(case,)` int, mask `(case, token)` True where a
@@ -99,10 +99,14 @@ class Transition(nn.Module):
         return torch.where(rows[:, None, None], (self.modes_of(features).square().sum(1) + SMALLEST**2).sqrt(), sigma)
 
     def modes_of(self, features: Tensor) -> Tensor:
-        """B, `(case, rank, token, width)`."""
+        """B, `(case, rank, token, width)`.
+
+        The first σ is a factor here and not in the weights: Adam moves weights by the same step whatever their size, and the noise of
+        weights that begin small would grow tenfold within some steps.
+        """
         if self.modes is not None:
-            return self.modes(features).unflatten(-1, (self.rank, -1)).transpose(1, 2)
-        return self.fixed_modes[None, :, None].expand(len(features), -1, features.shape[1], -1)
+            return FIRST_SIGMA * self.modes(features).unflatten(-1, (self.rank, -1)).transpose(1, 2)
+        return FIRST_SIGMA * self.fixed_modes[None, :, None].expand(len(features), -1, features.shape[1], -1)
 
     def draw(self, x: Tensor, step: int, eps: Tensor | None, mask: Tensor | None = None) -> Tensor:
         """x_{t+1} of one path. `eps` standard normal, `(case, token, width)`, its first `(case, rank)` numbers used by a low-rank step."""

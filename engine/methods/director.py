@@ -91,6 +91,9 @@ class Director(Method, Classifies):
         rank: int = Field(default=8, ge=1, le=64, description="number of shared modes")
         paths: int = Field(default=2, ge=2, le=8, description="paths a case in training, for the fair CRPS")
         energy: float = Field(default=0.0, ge=0, le=1, description="share of the fair energy score in the task's loss")
+        patches: float = Field(
+            default=0.1, ge=0, le=1, description="weight of the fair CRPS of what repeats from patch to patch: without it patches show"
+        )
         batch: int = Field(default=8, ge=1, le=4096, description="cases a step")
 
     # ---- classification

@@ -7,6 +7,7 @@ those of an undisturbed run, since noise is keyed by (seed, member, case, site) 
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,8 @@ from engine.runs.forecast import deterministic, ensemble
 from engine.runs.landscape import Landscape
 from engine.runs.plan import Plan, Shard, make_plan
 from engine.runs.posthoc import State, after, fit_state, load_state, save_state
-from engine.runs.spec import RunSpec
+from engine.runs.spec import AnySpec, RunSpec
+from engine.runs.spectra import Spectra
 from engine.runs.verification import FAN
 from engine.settings import settings
 from engine.types import Array, EnsembleView
@@ -29,15 +31,19 @@ OnProgress = Callable[[int, int, str], None]
 States = Mapping[tuple[int, str], State]
 
 
-def execute(spec: RunSpec, folder: Path, report: OnProgress, finished: Callable[[], None] = lambda: None) -> None:
+def execute(spec: AnySpec, folder: Path, report: OnProgress, finished: Callable[[], None] = lambda: None) -> None:
     """Compute what is not there yet of `spec` in `folder`, and write its results: `verification.nc` and `fields.nc`, or
-    `calibration.nc` where the spec asks for a calibration.
+    `calibration.nc` where the spec asks for a calibration, `classification.nc` for a classification.
 
     `report(done, total, message)` is told of each ensemble, with a total of 0 until it is known; `finished()` of each shard.
     """
     _use_threads()
+    if not isinstance(spec, RunSpec):
+        from engine.runs.classify.execute import execute_classification
+
+        return execute_classification(spec, folder, report, finished)
     report(0, 0, "opening the model and the data")
-    plan = make_plan(spec)
+    plan = learned(make_plan(spec), folder, report)
     if spec.tune is not None:
         from engine.runs.calibrate import calibrate
 
@@ -58,6 +64,20 @@ def execute(spec: RunSpec, folder: Path, report: OnProgress, finished: Callable[
     with pieces.writing(folder):
         finish(plan, shards, folder, landscape, states)
     return None
+
+
+def learned(plan: Plan, folder: Path, report: OnProgress) -> Plan:
+    """The plan with what its method learns on the fit split, or reads from the file that was named."""
+    if "training" not in plan.method.needs:
+        return plan
+    from engine.data import cases as find_cases
+
+    fit = find_cases(plan.dataset, plan.lead_hours[0], "fit") if plan.spec.fit else []
+    state = plan.method.fit(
+        plan.backbone, plan.dataset, plan.params, cases=fit, seed=plan.spec.seed, folder=pieces.make_place(folder / "learning"),
+        state=plan.spec.student, report=lambda done, total, message: report(0, 0, f"{message}, {done / max(1, total):.0%}"),
+    )  # fmt: skip
+    return replace(plan, state=state)
 
 
 def _learn(
@@ -130,6 +150,7 @@ def _verify(plan: Plan, shard: Shard, states: States, tick: Callable[[int, str],
     }
     reference = {v: Accumulator(of_one_member(plan.scores), plan.weights, 1, grid=False) for v in plan.variables}
     seconds = np.zeros(len(plan.nu))
+    spectra = Spectra(plan)
     maps: dict[str, list[NDArray]] = {"map_case": [], "observed": [], "deterministic": [], "mean": [], "quantiles": []}
     done = 0
     for case in shard.cases:
@@ -149,17 +170,19 @@ def _verify(plan: Plan, shard: Shard, states: States, tick: Callable[[int, str],
                     thresholds=plan.thresholds[v], spread_edges=plan.spread_edges[v],
                 )  # fmt: skip
                 sums[nu, v].add(view, [case.id])
+                spectra.members(nu, v, view.members[:, 0])
                 if case.id in plan.map_cases:
                     drawn.append((view.mean[0], np.stack([linear_quantiles(view.ordered, q)[0] for q in FAN])))
             done += spec.members
             tick(done, f"case {case.init_time}, ν = {nu}")
         for v, o in zip(plan.variables, plan.outputs, strict=True):
+            spectra.case(v, batch.observed[0, o], single[0, o])
             reference[v].add(
                 EnsembleView(single[None, :, o], batch.observed[:, o], None if climatology is None else climatology[:, o]), [case.id]
             )
         if case.id in plan.map_cases:
             _keep_maps(maps, case.id, batch.observed[0, plan.outputs], single[0, plan.outputs], drawn, (len(plan.nu), len(plan.variables)))
-    arrays: dict[str, NDArray] = {"seconds": seconds} | {f"map:{n}": np.stack(a) for n, a in maps.items() if a}
+    arrays: dict[str, NDArray] = {"seconds": seconds} | spectra.arrays() | {f"map:{n}": np.stack(a) for n, a in maps.items() if a}
     for (nu, v), accumulator in sums.items():
         arrays |= accumulator.result().arrays(f"{nu}/{v}/")
     for v, accumulator in reference.items():

@@ -19,6 +19,7 @@ from engine.runs.gridsums import add_exactly
 from engine.runs.landscape import Landscape
 from engine.runs.plan import Plan, Shard
 from engine.runs.posthoc import State
+from engine.runs.spectra import spectra
 from engine.runs.verification import LEVELS
 from engine.types import Array, PostHoc, Score
 
@@ -128,6 +129,7 @@ def _verification(plan: Plan, shards: list[Shard], files: dict[str, Path], lands
                 stats = _merged(shards, files, lead, f"{nu}/{variable}/")
                 values = finalise(stats, plan.scores, members=spec.members, block=block, **options)
                 arrays.score(values, {"nu": n, "lead_time": lead, "variable": v})
+    arrays.variables |= spectra(plan, shards, files)
     return _described(plan, xr.Dataset(arrays.variables, _coordinates(plan)), files, shards, max(blocks), landscape)
 
 
@@ -153,6 +155,7 @@ def _coordinates(plan: Plan) -> dict[str, Any]:
         "level": list(LEVELS),
         "rank": np.arange(members + 1),
         "probability": np.arange(members + 1),
+        "wavenumber": np.arange(plan.dataset.grid[1] // 2 + 1),
         "threshold": np.arange(len(plan.spec.thresholds)),
         "threshold_value": (("variable", "threshold"), np.reshape([plan.thresholds[v] for v in plan.variables], (len(plan.variables), -1))),
         "unit": ("variable", [plan.backbone.out_units[o] for o in plan.outputs]),
@@ -200,5 +203,6 @@ def _described(
         "bootstrap": spec.bootstrap,
         "regions": json.dumps(dict(plan.regions)),
         "title": spec.title,
+        "patch": int(getattr(plan.backbone.module, "patch", 0)),
     }
     return dataset

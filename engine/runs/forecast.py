@@ -28,7 +28,7 @@ def ensemble(
     drawn = plan.method.predict(
         plan.backbone,
         batch,
-        state=None,
+        state=plan.state,
         params=plan.params if params is None else params,
         nu=nu,
         members=members,

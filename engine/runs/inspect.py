@@ -4,8 +4,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from engine.backbones import inspect_checkpoint, open_checkpoint
 from engine.errors import CheckpointError, EngineError
+from engine.labelled import Classifier, Labelled
 from engine.runs.spec import RunSpec
 from engine.safety import human
 
@@ -37,7 +40,9 @@ def inspect_files(
     if refusal is not None:
         document["refusal"] = _sentence(refusal)
         return document
-    backbone = open_checkpoint(checkpoint, **named)
+    backbone: Any = open_checkpoint(checkpoint, **named)
+    if isinstance(backbone, Classifier):
+        return _classifier(backbone, document, data, calibrate)
     seconds = _attention(backbone, document)
     # a look at the checkpoint alone says only that it is lacking; with data beside it, it stands in the way of a run
     lacking = _normalisation_lacking(backbone)
@@ -91,6 +96,68 @@ def _attention(backbone: Any, document: dict[str, Any]) -> float:
     return seconds
 
 
+def _classifier(classifier: Classifier, document: dict[str, Any], data: tuple[Path, ...], calibrate: tuple[Path, ...]) -> dict[str, Any]:
+    """A classifier: its attention on an example (brought, or made up where its kind allows), and the sets that were brought."""
+    from engine.data import open_labelled
+
+    sets = [(role, path) for role, paths in (("verify", data), ("calibrate", calibrate)) for path in paths]
+    opened = [(role, open_labelled(path, kind=classifier.kind, classes=classifier.classes)) for role, path in sets]
+    example = opened[0][1] if opened else _made_up(classifier, document.get("architecture", {}))
+    document["task"] = "classification"
+    if example is not None and len(example):
+        _class_attention(classifier, example.rows(slice(0, 2)), document)
+    else:
+        document["sites"] = list(classifier.sites())
+    if opened:
+        verify = opened[0][1]
+        counts = np.bincount(verify.labels[verify.labels >= 0], minlength=len(verify.classes))
+        document["data"] = {
+            "kind": verify.kind,
+            "shape": list(verify.inputs.shape[1:]),
+            "sets": {role: sum(len(e) for r, e in opened if r == role) for role in dict(opened)},
+            "labels": dict(zip(verify.classes, counts.tolist(), strict=True)),
+            "changes": list(dict.fromkeys(line for _, e in opened for line in e.changes)),
+            "fingerprint": verify.fingerprint,
+            "findings": [],
+            "cases": len(verify),
+            "problems": 0,
+        }
+    return document
+
+
+def _made_up(classifier: Classifier, architecture: dict[str, Any]) -> Labelled | None:
+    """Two random images, or two short texts, to run a classifier on; None where nothing says what it takes."""
+    rng, unknown = np.random.default_rng(0), np.full(2, -1)
+    if classifier.kind == "images" and "size" in architecture:
+        return Labelled("images", rng.integers(0, 256, (2, *architecture["size"]), dtype=np.uint8), unknown, classifier.classes)
+    if classifier.kind == "text":
+        return Labelled("text", np.array(["a short text of five words", "and another one"], object), unknown, classifier.classes)
+    return None
+
+
+def _class_attention(classifier: Classifier, example: Labelled, document: dict[str, Any]) -> None:
+    """Self-test of the interception; the module is called as the classifier calls it."""
+    from torch import nn
+
+    from engine.kernels import inspect_attention
+
+    inputs = classifier.prepare(example).inputs
+
+    class Called(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = classifier.module
+
+        def forward(self, *values: Any) -> Any:
+            return classifier.logits(dict(zip(inputs, values, strict=True)), self.model)
+
+    report = inspect_attention(Called().eval(), *inputs.values())
+    document["sites"] = [s.module.removeprefix("model.") for s in report.sites]
+    document["replay_error"] = report.replay_error
+    document["attention"] = {n: v for n, v in report.as_dict().items() if n not in ("sites", "replay_error", "refusal")}
+    document["refusal"] = report.refusal
+
+
 def _data(backbone: Any, data: tuple[Path, ...], calibrate: tuple[Path, ...], seconds: float) -> dict[str, Any]:
     from engine.data import cases, open_dataset
     from engine.data.preflight import preflight
@@ -130,12 +197,18 @@ def inspection_text(found: dict[str, Any]) -> str:
         f"{found['backbone']}, {found['format']}, {found['parameters']:,} parameters",
         "keys: " + ", ".join(f"{len(keys.get(kind, []))} {kind}" for kind in ("matched", "missing", "unexpected")),
     ]
+    if "classes" in found:
+        lines.append(f"classifier of {len(found['classes'])} classes: {', '.join(found['classes'][:12])}")
     if "normalisation" in found:
         lines.append(f"normalisation: {found['normalisation']}")
     lines += [f"assumed: {line}" for line in found.get("assumed", [])]
     lines += [f"unknown: {name} (could be {value})" for name, value in found.get("unknown", {}).items()]
-    if found["sites"]:
+    if found["sites"] and found["replay_error"] is not None:
         lines.append(f"attention: {len(found['sites'])} calls reached, replay error {found['replay_error']:.1e}")
+    if "sets" in found["data"]:
+        sets = ", ".join(f"{count} to {role}" for role, count in found["data"]["sets"].items())
+        lines.append(f"{found['data']['kind']}: {sets}; labels {found['data']['labels']}")
+        lines += [f"changed: {line}" for line in found["data"]["changes"]]
     for row in found["data"].get("findings", []):
         lines.append(
             f"{row['level']:7} {row['what']}: {row['found']}"

@@ -23,7 +23,7 @@ import psutil
 from engine.errors import RunError
 from engine.runs import store
 from engine.runs.calibration import IN_WORDS
-from engine.runs.spec import RunSpec, parse_spec
+from engine.runs.spec import AnySpec, RunSpec, parse_spec
 from engine.runs.store import Progress
 from engine.runs.verification import is_readable
 from engine.settings import ROOT, settings
@@ -38,7 +38,7 @@ _children: list[subprocess.Popen[bytes]] = []
 _dispatching = threading.RLock()
 
 
-def _record(spec: RunSpec) -> str:
+def _record(spec: "AnySpec") -> str:
     """The run's row and folder, queued where it is new, was given up, or lost its results."""
     spec = spec.resolved()
     key = spec.key()
@@ -60,8 +60,12 @@ def _record(spec: RunSpec) -> str:
     return key
 
 
-def _name(spec: RunSpec) -> str:
+def _name(spec: "AnySpec") -> str:
     """What a run is called where nobody named it: model, method, data."""
+    if not isinstance(spec, RunSpec):
+        count = len(spec.entries)
+        how = spec.entries[0].replace("_", " ") if count == 1 else f"{count} methods"
+        return f"{spec.checkpoint.stem}: {how} on {spec.data[0].name}"[:200]
     how = "calibration" if spec.tune else spec.method.replace("_", " ")
     how += f" by {IN_WORDS.get(spec.tune.objective, spec.tune.objective)}" if spec.tune and spec.tune.objective != "scale" else ""
     how += f", then {spec.posthoc.replace('_', ' ')}" if spec.posthoc else ""
@@ -73,18 +77,18 @@ def _lost(status: str, path: Path) -> bool:
     return status == "done" and not any(is_readable(path / name) for name in store.RESULTS if (path / name).exists())
 
 
-def submit(spec: RunSpec | dict[str, Any]) -> str:
+def submit(spec: "AnySpec | dict[str, Any]") -> str:
     """Queue a run and return its key at once. An equal spec gets the run that exists, finished or not."""
-    key = _record(spec if isinstance(spec, RunSpec) else parse_spec(spec))
+    key = _record(parse_spec(spec) if isinstance(spec, dict) else spec)
     dispatch()
     return key
 
 
-def run(spec: RunSpec | dict[str, Any], on_progress: Any = None) -> "xr.Dataset":
-    """Compute in this process and return the Verification; the run is listed, and resumed where it was, like any other."""
+def run(spec: "AnySpec | dict[str, Any]", on_progress: Any = None) -> "xr.Dataset":
+    """Compute in this process and return the result; the run is listed, and resumed where it was, like any other."""
     from engine.runs.worker import work
 
-    key = _record(spec if isinstance(spec, RunSpec) else parse_spec(spec))
+    key = _record(parse_spec(spec) if isinstance(spec, dict) else spec)
     with store.table() as connection:
         r = store.row(connection, key)
         busy = r["status"] == "running" and store.alive(r["pid"], r["pid_started"])
@@ -228,8 +232,9 @@ def _forget_evaluations() -> None:
 
 
 def result(key: str) -> "xr.Dataset":
-    """The Verification of a finished run; of a calibration its own result (`engine.runs.calibration`)."""
+    """The Verification of a finished run; of a calibration or a classification its own (`engine.runs.calibration`, `.classification`)."""
     from engine.runs.calibration import open_calibration
+    from engine.runs.classification import open_classification
     from engine.runs.verification import open_verification
 
     state = progress(key)
@@ -237,4 +242,6 @@ def result(key: str) -> "xr.Dataset":
         raise RunError(**{"what": state.error["what"], **{k: state.error[k] for k in ("found", "expected", "remedy")}})
     if state.status != "done":
         raise RunError(f"run {key}", found=f"status {state.status}", expected="status done", remedy="Wait until it is done, or resume it.")
+    if state.spec.get("task") == "classification":
+        return open_classification(store.folder(key))
     return (open_calibration if state.spec.get("tune") else open_verification)(store.folder(key))

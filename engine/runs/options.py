@@ -25,3 +25,10 @@ Params = Annotated[str | None, typer.Option(help='the method\'s parameters as JS
 Bootstrap = Annotated[int, typer.Option(help="block-bootstrap replicates")]
 CalibrateCases = Annotated[int, typer.Option(help="cases of the calibration split")]
 CalibrateMembers = Annotated[int, typer.Option(help="members on the calibration split")]
+Fit = Annotated[list[Path] | None, typer.Option(help="file that methods learn from; may be given again")]
+Outside = Annotated[list[str] | None, typer.Option(help="out-of-distribution examples, as name=path; may be given again")]
+States = Annotated[list[str] | None, typer.Option("--state", help="a state that was learned before, as entry=path; may be given again")]
+Methods = Annotated[
+    str | None,
+    typer.Option("--method", help="methods with commas between: director,director:no_noise,kep_svgp:2,stochastic_attention:16,…"),
+]

@@ -23,13 +23,13 @@ MIME = {"png": "image/png", "svg": "image/svg+xml", "csv": "text/csv; charset=ut
 @contextmanager
 def _with_fields(entry: Any, verification: "xr.Dataset", select: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The selections, with the run's fields added where the figure takes them; None where the run stored no maps."""
-    kind = "calibration" if "curve_nu" in verification.dims else "verification"
+    kind = "calibration" if "curve_nu" in verification.dims else "classification" if "entry" in verification.dims else "verification"
     if entry.reads != kind:
         raise ExportError(
             f"figure {entry.key}",
             found=f"the result of a {kind}",
             expected=f"that of a {entry.reads}",
-            remedy="Open the run on its own page: pictures of ν* on Calibrate, all others on the other pages.",
+            remedy="Open the run on its own page: pictures of ν* on Calibrate, of class labels on Classify, all others on the other pages.",
         )
     if "fields" in select or not getattr(entry, "needs_fields", False):
         yield select
@@ -116,5 +116,5 @@ def file_name(figure: str, verification: "xr.Dataset", fmt: str, select: dict[st
     """A name by which a picture finds its run again: `nuscope_<run>_<figure>[_nu4].png`."""
     chosen = select.get("nu")
     nu = "" if chosen is None else "_nu" + ("-".join(map(str, chosen)) if isinstance(chosen, list | tuple) else str(chosen))
-    which = f"_{select['which']}" if select.get("which") else ""
+    which = "".join(f"_{str(select[n]).replace(':', '-')}" for n in ("which", "entry", "score") if select.get(n))
     return f"nuscope_{verification.attrs.get('key', 'run')}_{figure}{which}{nu}.{fmt}"

@@ -12,6 +12,7 @@ from engine.data import cases as find_cases
 from engine.data import open_dataset
 from engine.errors import SpecError
 from engine.kernels.area import REGIONS, region_mask, region_weights
+from engine.runs import accumulate
 from engine.runs.doctor import device
 from engine.runs.posthoc import settle
 from engine.runs.spec import RunSpec
@@ -55,6 +56,8 @@ class Plan:
     nu: tuple[int, ...]
     posthoc: tuple[PostHoc | None, Any] = (None, None)
     """The post-hoc method that follows the ensemble, and its parameters."""
+    state: Any = None
+    """What the method learned, where it learns."""
 
     @property
     def outputs(self) -> list[int]:
@@ -109,6 +112,14 @@ def make_plan(spec: RunSpec) -> Plan:
             expected="a method that makes one",
             remedy=f"Name the method that makes the ensemble, and give this one as --posthoc {method.key}.",
         )
+    if not isinstance(method, Method):
+        known = [key for key, entry in registry.entries("methods").items() if isinstance(entry, Method) and not getattr(entry, "single", 0)]
+        raise SpecError(
+            f"method {spec.method!r}",
+            found="a classification method; this model forecasts fields",
+            expected="a method that gives an ensemble of fields",
+            remedy=f"Use {' or '.join(sorted(known))}.",
+        )
     if getattr(method, "single", False):
         raise SpecError(
             f"method {method.key!r}",
@@ -116,12 +127,23 @@ def make_plan(spec: RunSpec) -> Plan:
             expected="a method that gives an ensemble",
             remedy="Run such a method: every run verifies the deterministic forecast beside it (rmse_deterministic, acc_deterministic).",
         )
+    if "training" in method.needs and bool(spec.fit) == bool(spec.student):
+        raise SpecError(
+            f"method {method.key!r}",
+            found="both fit data and a student" if spec.fit else "no fit data and no student",
+            expected="files to learn from, or the file of what was learned before",
+            remedy="Name one of them: --fit FILE … or --student FILE.",
+        )
+    if "training" not in method.needs and (spec.fit or spec.student):
+        raise SpecError(
+            f"method {method.key!r}", found="fit data or a student", expected="neither: this method learns nothing", remedy="Leave it out."
+        )
     params = _params(method, spec.params)
     posthoc = settle(spec.posthoc, spec.posthoc_params) if spec.posthoc else (None, None)
     paths = {name: getattr(spec, name) for name in ("normalisation", "climatology") if getattr(spec, name)}
     backbone = open_checkpoint(spec.checkpoint, **spec.architecture, **paths)
     backbone.module.to(device())
-    dataset = open_dataset(spec.data, calibrate=spec.calibrate or None)
+    dataset = open_dataset(spec.data, calibrate=spec.calibrate or None, fit=spec.fit or None)
     leads = spec.lead_hours or backbone.lead_hours[:1]
     variables = spec.variables or backbone.out_variables
     unknown = [v for v in variables if v not in backbone.out_variables]
@@ -181,11 +203,11 @@ def _params(method: Method, given: dict[str, Any]) -> Any:
 
 
 def _scores(spec: RunSpec, climatology: bool) -> tuple[Score, ...]:
-    known: dict[str, Score] = registry.entries("scoring")
     if spec.scores:
-        return tuple(registry.get("scoring", name) for name in spec.scores)
+        return accumulate.chosen(spec.scores)
+    known = [s for s in registry.entries("scoring").values() if isinstance(s, Score)]  # the others score class probabilities
     absent = (set() if climatology else {"climatology"}) | (set() if spec.thresholds else {"thresholds"})
-    return tuple(s for s in known.values() if not s.optional and s.min_members <= spec.members and not s.needs & absent)
+    return tuple(s for s in known if not s.optional and s.min_members <= spec.members and not s.needs & absent)
 
 
 def _map_cases(spec: RunSpec, by_lead: tuple[tuple[Case, ...], ...], nus: int, variables: int, grid: tuple[int, int]) -> frozenset[int]:

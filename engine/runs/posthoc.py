@@ -28,7 +28,7 @@ def settle(key: str, given: Mapping[str, Any]) -> tuple[PostHoc, BaseModel]:
     """The post-hoc method of this name and its parameters. Raises `SpecError` for another name, or parameters that do not fit."""
     known = {name: entry for name, entry in entries("methods").items() if isinstance(entry, PostHoc)}
     if key not in known:
-        makes = "a method that makes an ensemble" if key in entries("methods") else "no such method"
+        makes = "a method that makes forecasts" if key in entries("methods") else "no such method"
         raise SpecError(
             f"post-hoc method {key!r}",
             found=makes,

@@ -4,7 +4,7 @@ import hashlib
 import json
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, field_validator, model_validator
 
@@ -14,10 +14,15 @@ from engine.kernels.area import REGIONS
 from engine.runs.tune import NU_MAX, Tune
 from engine.settings import DEMO
 
+if TYPE_CHECKING:
+    from engine.runs.classify.spec import ClassifySpec
+
 Box = tuple[FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat]
 POINTS = ("calibration_first", "score_oriented")
 VERIFIED = ("nu", "scores", "regions", "thresholds", "maps", "chosen", "posthoc", "posthoc_params")
 """Fields that concern verification alone: a calibration has none of them."""
+SINGLE, SEVERAL = ("checkpoint", "student", "normalisation", "climatology"), ("data", "calibrate", "fit")
+"""Fields that name one file, and those that name any number."""
 BESIDE = ("normalisation.nc", "normalize_mean.npz")
 """Where a checkpoint's normalisation is looked for when none is named: beside it."""
 
@@ -33,6 +38,8 @@ class RunSpec(BaseModel):
     checkpoint: Path = Field(description="the frozen model's weights")
     data: tuple[Path, ...] = Field(min_length=1, description="files that the forecasts are verified on")
     calibrate: tuple[Path, ...] = Field(default=(), description="files on which operating points are chosen; never verified on")
+    fit: tuple[Path, ...] = Field(default=(), description="files that a method learns from; never calibrated or verified on")
+    student: Path | None = Field(default=None, description="what a method learned before, instead of learning it again")
     normalisation: Path | None = Field(default=None, description="the checkpoint's own normalisation; default: beside the checkpoint")
     climatology: Path | None = Field(default=None, description="climatology for anomaly correlation; default: the checkpoint's")
     architecture: dict[str, Any] = Field(
@@ -123,9 +130,8 @@ class RunSpec(BaseModel):
 
     def files(self) -> dict[str, tuple[Path, ...]]:
         """Every file that the numbers depend on, by role."""
-        single = {"checkpoint": self.checkpoint, "normalisation": self.normalisation, "climatology": self.climatology}
-        roles = {role: (path,) for role, path in single.items() if path is not None}
-        return roles | {"data": self.data, "calibrate": self.calibrate}
+        roles = {role: (path,) for role in SINGLE if (path := getattr(self, role)) is not None}
+        return roles | {role: getattr(self, role) for role in SEVERAL}
 
     def resolved(self) -> "RunSpec":
         """The same with absolute paths, and with the normalisation that lies beside the checkpoint named.
@@ -134,19 +140,13 @@ class RunSpec(BaseModel):
         """
         beside = self.normalisation or next((p for p in (self.checkpoint.parent / n for n in BESIDE) if p.exists()), None)
         absolute = {role: tuple(p.resolve() for p in paths) for role, paths in self.files().items()}
-        single = {role: absolute[role][0] for role in ("checkpoint", "climatology") if role in absolute}
-        return self.model_copy(
-            update={
-                **single,
-                "normalisation": beside.resolve() if beside else None,
-                "data": absolute["data"],
-                "calibrate": absolute["calibrate"],
-            }
-        )
+        single = {role: absolute[role][0] for role in SINGLE if role in absolute}
+        several = {role: absolute[role] for role in SEVERAL}
+        return self.model_copy(update={**single, **several, "normalisation": beside.resolve() if beside else None})
 
     def key(self) -> str:
         """16 hex digits: hash of the canonical spec with the files' contents in place of their names."""
-        plain = self.model_dump(mode="json", exclude={"title", "shard_cases", *self.files(), "normalisation", "climatology"})
+        plain = self.model_dump(mode="json", exclude={"title", "shard_cases", *SINGLE, *SEVERAL})
         plain["files"] = contents(self)
         plain["engine"] = engine.__version__
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]
@@ -154,16 +154,17 @@ class RunSpec(BaseModel):
     def command(self) -> str:
         """The command line that computes the same."""
         parts = [f"python -m engine {'calibrate' if self.tune else 'sweep'}", "--checkpoint", shlex.quote(str(self.checkpoint))]
-        for option, paths in (("--data", self.data), ("--calibrate", self.calibrate)):
+        for option, paths in ((f"--{role}", getattr(self, role)) for role in SEVERAL):
             for path in paths:
                 parts += [option, shlex.quote(str(path))]
         parts += [] if self.tune else ["--nu", ",".join(map(str, self.nu)), "--members", str(self.members)]
         parts += ["--seed", str(self.seed)]
-        said = {"checkpoint", "data", "calibrate", "nu", "seed", "title", "shard_cases", "tune"} | set(
-            VERIFIED if self.tune else ("members",)
-        )
+        said = {"checkpoint", *SEVERAL, "nu", "seed", "title", "shard_cases", "tune"} | set(VERIFIED if self.tune else ("members",))
         parts += _options(self, RunSpec(checkpoint=self.checkpoint, data=self.data), said)
         return " ".join(parts + (_options(self.tune, Tune(), set()) if self.tune else []))
+
+
+AnySpec: TypeAlias = "RunSpec | ClassifySpec"
 
 
 def _options(model: BaseModel, defaults: BaseModel, said: set[str]) -> list[str]:
@@ -182,7 +183,7 @@ def _options(model: BaseModel, defaults: BaseModel, said: set[str]) -> list[str]
     return parts
 
 
-def contents(spec: RunSpec) -> dict[str, list[str]]:
+def contents(spec: "AnySpec") -> dict[str, list[str]]:
     """Hashes of every file that the numbers depend on, by role."""
     return {role: [content_hash(p) for p in _read_with(paths)] for role, paths in spec.files().items()}
 
@@ -208,14 +209,30 @@ def _read_with(paths: tuple[Path, ...]) -> tuple[Path, ...]:
     return (*paths, *(p for p in pairs if p.exists()))
 
 
-def parse_spec(fields: dict[str, Any]) -> RunSpec:
-    """A spec from plain fields; every fault is named with its field."""
+def kind_of_spec(fields: Any) -> "type[AnySpec]":
+    """The schema that fields are meant for: a classification where their `task` says so, else a run on fields."""
+    if isinstance(fields, dict) and fields.get("task") == "classification":
+        from engine.runs.classify.spec import ClassifySpec
+
+        return ClassifySpec
+    return RunSpec
+
+
+def spec_from_json(text: str) -> "AnySpec":
+    """A spec as a run's row keeps it. Raises ValueError (pydantic's ValidationError is one)."""
+    fields = json.loads(text)
+    return kind_of_spec(fields).model_validate_json(text)
+
+
+def parse_spec(fields: dict[str, Any]) -> Any:
+    """A spec from plain fields, of the kind that they ask for; every fault is named with its field."""
+    schema = kind_of_spec(fields)
     try:
-        return RunSpec.model_validate(fields)
+        return schema.model_validate(fields)
     except ValidationError as fault:
         first = fault.errors()[0]
         where = ".".join(str(p) for p in first["loc"]) or "spec"
-        known: Any = Tune if first["loc"][:1] == ("tune",) and len(first["loc"]) > 1 else RunSpec
+        known: Any = Tune if first["loc"][:1] == ("tune",) and len(first["loc"]) > 1 else schema
         info = known.model_fields.get(str(first["loc"][1 if known is Tune else 0])) if first["loc"] else None
         expected = (info.description if info else None) or "a field of the spec"
         raise SpecError(
@@ -240,8 +257,20 @@ def demo_spec(**changes: Any) -> RunSpec:
     return parse_spec(fields | changes)
 
 
-def read_spec(path: Path) -> RunSpec:
-    """A spec from a YAML or JSON file (JSON is YAML); paths in it are relative to the file."""
+def director_demo_spec(**changes: Any) -> RunSpec:
+    """The demo's forecasts by its DIRECTOR student as shipped, to be set beside those of stochastic attention."""
+    fields = {
+        "method": "director",
+        "student": DEMO / "director.safetensors",
+        "nu": (1,),
+        "calibrate": (),
+        "title": "DIRECTOR on the demo: PlaSim T21 climate-model data, Z500 at 72 h",
+    }
+    return demo_spec(**(fields | changes))
+
+
+def read_spec(path: Path) -> Any:
+    """A spec of either kind from a YAML or JSON file (JSON is YAML); paths in it are relative to the file."""
     import yaml
 
     try:
@@ -255,6 +284,7 @@ def read_spec(path: Path) -> RunSpec:
             f"spec file {path}", found=type(fields).__name__, expected="fields and values", remedy="Start with: checkpoint: FILE"
         )
     spec = parse_spec(fields)
+    if not isinstance(spec, RunSpec):
+        return spec.placed(lambda named: path.parent / named)
     moved = {role: tuple(path.parent / p for p in paths) for role, paths in spec.files().items()}
-    single = {role: moved[role][0] for role in ("checkpoint", "normalisation", "climatology") if role in moved}
-    return spec.model_copy(update={**single, "data": moved["data"], "calibrate": moved["calibrate"]})
+    return spec.model_copy(update={role: moved[role][0] for role in SINGLE if role in moved} | {role: moved[role] for role in SEVERAL})

@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS runs (
     done INTEGER NOT NULL DEFAULT 0, total INTEGER NOT NULL DEFAULT 0, done_before INTEGER NOT NULL DEFAULT 0,
     message TEXT NOT NULL DEFAULT '', error TEXT, pid INTEGER, pid_started REAL, attempts INTEGER NOT NULL DEFAULT 0
 )"""
-RESULTS = ("verification.nc", "calibration.nc")
+RESULTS = ("verification.nc", "calibration.nc", "classification.nc")
 """What a finished run has one of in its folder."""
 PATIENCE = 30.0
 """Seconds to wait while another process holds the table."""

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from engine.errors import EngineError, RunError
 from engine.runs import jobs, store
-from engine.runs.spec import RunSpec
+from engine.runs.spec import AnySpec, spec_from_json
 
 log = logging.getLogger("engine.worker")
 OnProgress = Callable[[int, int, str], None]
@@ -121,7 +121,7 @@ def work(key: str, on_progress: OnProgress | None = None) -> None:
     reporter.end("done", "done")
 
 
-def _spec_of(key: str) -> RunSpec:
+def _spec_of(key: str) -> "AnySpec":
     """The spec in the table, which must still give the run's key: neither it nor a file that it names may have changed.
 
     `spec.json` in the folder is its copy for people. Where that was edited or lost, it is written again.
@@ -130,7 +130,7 @@ def _spec_of(key: str) -> RunSpec:
         text = store.row(connection, key)["spec"]
     what = f"run {key}"
     try:
-        spec = RunSpec.model_validate_json(text)
+        spec = spec_from_json(text)
     except ValidationError as fault:
         raise RunError(
             what,
@@ -147,7 +147,7 @@ def _spec_of(key: str) -> RunSpec:
         )
     path = store.make_folder(key) / "spec.json"
     try:
-        same = RunSpec.model_validate_json(path.read_text()) == spec
+        same = spec_from_json(path.read_text()) == spec
     except (OSError, ValueError):  # lost, or not a spec any more
         same = False
     if not same:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pages._parts import choice
 from pages._parts.progress import LIVE
-from pages._parts.results import is_calibration, kin, runs_that
+from pages._parts.results import classifies, is_calibration, kin, runs_that
 from pages._parts.words import number, percent
 
 if TYPE_CHECKING:
@@ -145,6 +145,8 @@ def looked_at() -> tuple[Any | None, Any | None, str | None]:
     An address may name a calibration; or a sweep, whose model and data are then meant; or nothing, then the newest calibration.
     """
     key, calibrations = choice.current("run"), runs_that(calibrate=True)
+    if key is not None and classifies(key):  # the run of another page
+        key = choice.turn_to("fields", {r.key for r in [*calibrations, *runs_that(calibrate=False)]})
     if key is None:
         for wanted in (("done",), LIVE, ("failed", "cancelled")):
             if found := [r for r in calibrations if r.status in wanted]:

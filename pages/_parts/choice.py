@@ -1,6 +1,6 @@
 """What is looked at: run and ν. Both live in the address, so a link shows the same to everybody, and are handed on from page to page."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import log
 
 import streamlit as st
@@ -43,6 +43,31 @@ def forget(run: str) -> None:
         for name in NAMES:
             st.session_state.pop(f"_{name}", None)
             st.query_params.pop(name, None)
+
+
+def turn_to(kind: str, known: Collection[str]) -> str | None:
+    """Put the run looked at aside, since this page shows "fields" or "labels" and it is of the other kind, and take up again the one
+    of this kind that was put aside before; None where there is none among the known.
+    """
+    other = "labels" if kind == "fields" else "fields"
+    st.session_state[f"_aside_{other}"] = (current("run"), current("nu"))
+    run, nu = st.session_state.get(f"_aside_{kind}", (None, None))
+    if run not in known:  # the address stays until there is something else to look at
+        return None
+    put(run=run, nu=int(nu) if nu and nu.isdigit() else None)
+    return run
+
+
+def entry() -> str | None:
+    """The method of a classification that is looked at; kept in the address on the pages that show one."""
+    if asked := st.query_params.get("entry"):
+        st.session_state["_entry"] = asked
+    return st.session_state.get("_entry")
+
+
+def put_entry(name: str) -> None:
+    """Look at another method from now on."""
+    st.session_state["_entry"] = st.query_params["entry"] = name
 
 
 def nearest(asked: str | None, grid: Sequence[int], default: int) -> tuple[int, str | None]:

@@ -67,7 +67,7 @@ def _widget(name: str, info: FieldInfo, label: str, key: str) -> Any:
         return tuple(read(part.strip(), get_args(kind)[0], name) for part in text.split(",") if part.strip())
     if get_origin(kind) in WIDE or kind in WIDE:
         text = st.text_area(label, value=json.dumps(default) if default else "", placeholder="{}", height=70, **kept)
-        return _json(text, name) if text.strip() else default
+        return read_json(text, name) if text.strip() else default
     return st.text_input(label, value=str(default or ""), **kept)
 
 
@@ -87,7 +87,8 @@ def read(text: str, kind: Any, name: str) -> Any:
         ) from None
 
 
-def _json(text: str, name: str) -> Any:
+def read_json(text: str, name: str) -> Any:
+    """A field's JSON."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as fault:

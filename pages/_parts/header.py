@@ -10,7 +10,7 @@ from pages._parts import choice
 from pages._parts.cards import empty, plain
 from pages._parts.missing import other_run, unknown
 from pages._parts.progress import LIVE, ended_badly, follow
-from pages._parts.results import kin, runs_that, stamp_of, verification_of
+from pages._parts.results import classifies, kin, runs_that, stamp_of, verification_of
 from pages._parts.words import POINTS, operating_points, percent, region_title, variable_title, when
 
 if TYPE_CHECKING:
@@ -102,6 +102,8 @@ def _run() -> str:
     """The run of the address; else the newest that is done. An unknown key is said, with the runs that exist."""
     known = runs_that(calibrate=False)
     key = choice.current("run")
+    if key is not None and classifies(key):  # the run of another page
+        key = choice.turn_to("fields", {r.key for r in known})
     if key is None:
         done = [r.key for r in known if r.status == "done"] or [r.key for r in known if r.status in LIVE]
         if not done:

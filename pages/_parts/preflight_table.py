@@ -35,7 +35,14 @@ def rows(document: dict[str, Any]) -> list[tuple[str, str, str]]:
     if document.get("normalisation"):
         text = str(document["normalisation"])
         found.append(("Normalisation", text, SAID if text.startswith("missing") else GOOD))
-    return found + _findings((document.get("data") or {}).get("findings") or [])
+    data = document.get("data") or {}
+    if data.get("sets"):
+        found.append(("Examples", ", ".join(f"{number:,} to {role}" for role, number in data["sets"].items()), GOOD))
+        classes = data.get("labels") or {}
+        text = f"{len(classes)}: " + ", ".join(f"{name} {number:,}" for name, number in list(classes.items())[:12])
+        found.append(("Classes", text + (", …" if len(classes) > 12 else ""), GOOD))
+        found += [("Changed", str(line), SAID) for line in data.get("changes") or []]
+    return found + _findings(data.get("findings") or [])
 
 
 def _findings(findings: list[dict[str, str]]) -> list[tuple[str, str, str]]:

@@ -19,8 +19,8 @@ def run_folder(key: str) -> Path:
 
 
 def stamp_of(key: str) -> int:
-    """When the run's result, a verification or a calibration, was last written; 0 before."""
-    paths = [run_folder(key) / name for name in ("verification.nc", "calibration.nc")]
+    """When the run's result (a verification, a calibration or a classification) was last written; 0 before."""
+    paths = [run_folder(key) / name for name in ("verification.nc", "calibration.nc", "classification.nc")]
     return max((path.stat().st_mtime_ns for path in paths if path.exists()), default=0)
 
 
@@ -29,9 +29,44 @@ def is_calibration(run: Any) -> bool:
     return run.spec.get("tune") is not None
 
 
+def is_classification(run: Any) -> bool:
+    """Whether a run is about class labels; the others are about fields."""
+    return run.spec.get("task") == "classification"
+
+
 def runs_that(*, calibrate: bool) -> list[Any]:
-    """The runs that choose ν, or those that verify, the newest first."""
-    return [run for run in engine.runs_list() if is_calibration(run) == calibrate]
+    """The runs on fields that choose ν, or those that verify, the newest first."""
+    return [run for run in engine.runs_list() if not is_classification(run) and is_calibration(run) == calibrate]
+
+
+def classifications() -> list[Any]:
+    """The runs on class labels, the newest first."""
+    return [run for run in engine.runs_list() if is_classification(run)]
+
+
+def classifies(key: str) -> bool:
+    """Whether this is the key of a run on class labels."""
+    return any(run.key == key for run in classifications())
+
+
+def page_of(run: Any) -> str:
+    """The page on which a run's result is looked at."""
+    return "45_classify.py" if is_classification(run) else "35_calibrate.py" if is_calibration(run) else "30_sweep.py"
+
+
+def about(run: Any) -> str:
+    """What a run computes, in a few words."""
+    if is_classification(run):
+        count = len(run.spec.get("entries", ()))
+        return f"classification: {count} method{'s' if count != 1 else ''} · M = {run.spec.get('members', '?')}"
+    if is_calibration(run):
+        return "calibration: chooses ν"
+    return f"ν = {', '.join(map(str, run.spec.get('nu', ())))} · M = {run.spec.get('members', '?')}"
+
+
+def command_of(run: Any) -> str:
+    """The command line that computes the same."""
+    return (engine.ClassifySpec if is_classification(run) else engine.RunSpec)(**run.spec).command()
 
 
 def kin(run: Any, others: list[Any]) -> list[Any]:
@@ -46,7 +81,7 @@ def _verification(key: str, _stamp: int) -> "xr.Dataset":
 
 
 def verification_of(key: str) -> "xr.Dataset":
-    """The Verification (or the calibration) of a finished run. Shared between visitors: read it, never change it."""
+    """The result of a finished run, of whichever kind. Shared between visitors: read it, never change it."""
     return _verification(key, stamp_of(key))
 
 
@@ -77,7 +112,17 @@ def demo_key() -> str | None:
     """Key of the demo's run, or None where its files are not there or cannot be read."""
     from engine.settings import DEMO
 
-    if not DEMO.is_dir():
-        return None
-    spec: Any = engine.demo_spec()
-    return spec.resolved().key() if all(p.exists() for p in (spec.checkpoint, *spec.data, *spec.calibrate)) else None
+    return _key_of(engine.demo_spec()) if DEMO.is_dir() else None
+
+
+def image_demo_key() -> str | None:
+    """Key of the image demo's run, or None where its files are not there."""
+    from engine.settings import ASSETS
+
+    return _key_of(engine.classify_demo_spec()) if ASSETS.is_dir() else None
+
+
+def _key_of(spec: Any) -> str | None:
+    """The spec's key, where all its files are there."""
+    there = all(path.exists() for paths in spec.files().values() for path in paths)
+    return spec.resolved().key() if there else None

@@ -17,13 +17,14 @@ from pages._parts.results import run_folder, verification_of
 FILES = {
     "verification.nc": "application/x-netcdf",
     "calibration.nc": "application/x-netcdf",
+    "classification.nc": "application/x-netcdf",
     "fields.nc": "application/x-netcdf",
     "spec.json": "application/json",
     "log.txt": "text/plain",
 }
-NUMBERS = {"lead_time": float, "latitude": float, "longitude": float, "case": int, "level": int, "threshold": int}
+NUMBERS = {"lead_time": float, "latitude": float, "longitude": float, "case": int, "level": int, "threshold": int, "example": int}
 LISTS = {"nu": int, "limits": float}
-WORDS = ("region", "variable", "which", "projection", "calibration")
+WORDS = ("region", "variable", "which", "projection", "calibration", "entry", "score", "ood")
 
 
 def _plain(refusal: EngineError) -> PlainTextResponse:

@@ -90,7 +90,7 @@ def test_a_killed_run_goes_on_to_the_same(home, spec, tmp_path, monkeypatch) -> 
     [
         ({"posthoc": "isotonic", "calibrate": ()}, "calibration files"),
         ({"posthoc": "beauty"}, "conformal"),
-        ({"posthoc": "stochastic_attention"}, "makes an ensemble"),
+        ({"posthoc": "stochastic_attention"}, "makes forecasts"),
         ({"method": "isotonic"}, "--posthoc"),
         ({"posthoc": "conformal", "posthoc_params": {"kind": "x"}}, "kind"),
     ],
