@@ -50,6 +50,8 @@ def sweep(
     checkpoint: options.Checkpoint = None,
     data: options.Data = None,
     calibrate: options.Calibrate = None,
+    fit: options.Fit = None,
+    student: options.Student = None,
     normalisation: options.Normalisation = None,
     climatology: options.Climatology = None,
     architecture: options.Architecture = None,
@@ -87,8 +89,8 @@ def sweep(
                 "sweep", found="no --checkpoint or no --data", expected="both, or --spec FILE", remedy="See: python -m engine sweep --help"
             )
         fields: dict[str, Any] = {
-            "checkpoint": checkpoint, "data": tuple(data), "calibrate": tuple(calibrate or ()), "normalisation": normalisation,
-            "climatology": climatology, "architecture": mapping(architecture, "architecture"), "nu": numbers(nu, "nu"), "members": members,
+            "checkpoint": checkpoint, "data": tuple(data), "calibrate": tuple(calibrate or ()), "fit": tuple(fit or ()),
+            "student": student, "normalisation": normalisation, "climatology": climatology, "architecture": mapping(architecture, "architecture"), "nu": numbers(nu, "nu"), "members": members,
             "seed": seed, "max_cases": max_cases, "lead_hours": numbers(lead_hours, "lead-hours", float) if lead_hours else (),
             "variables": names(variables), "scores": names(scores), "regions": mapping(regions, "regions"), "method": method,
             "params": mapping(params, "params"), "maps": maps, "bootstrap": bootstrap, "title": title,
@@ -198,7 +200,7 @@ def run(
     climatology: options.Climatology = None,
     variables: options.Variables = None,
     lead_hours: options.LeadHours = None,
-    student: Annotated[Path | None, typer.Option(help="a student that was distilled before (fields)")] = None,
+    student: options.Student = None,
     title: options.Title = "",
     spec: options.SpecFile = None,
     out: options.Out = None,

@@ -41,6 +41,15 @@ def fields(run: Any) -> None:
                 st.switch_page(page, query_params={"run": run.key})
 
 
+def weather() -> None:
+    """The demo's weather model by its student: an ensemble like that of stochastic attention, to be set beside it."""
+    with st.container(border=True, key="director_weather"):
+        plain("The demo's weather model, by its student as shipped: twenty paths for each of 42 starts. About a minute.", "nu-lead")
+        if st.button("Run DIRECTOR on the weather demo", key="run_weather"):
+            choice.put(run=engine.submit(engine.director_demo_spec()))
+            st.switch_page("30_sweep.py")
+
+
 def offer(run: Any | None) -> None:
     """Where no result with DIRECTOR is there: the demo, and a student of one's own."""
     demo = results.image_demo_key()
@@ -53,6 +62,7 @@ def offer(run: Any | None) -> None:
             if st.button("Run the image demo", type="primary", key="run_image_demo"):
                 choice.put(run=engine.submit(engine.classify_demo_spec()))
                 st.rerun()
+    weather()
     with st.container(border=True, key="distil_card"):
         st.html("<h2 class='nu-section nu-first'>Distil a student yourself</h2>")
         distil(run)
@@ -106,6 +116,8 @@ if c is not None and student is not None:
     shown(c, student)
     with st.expander("Distil a student yourself"):
         distil(run)
+    if not field_runs():
+        weather()
 elif c is not None:
     plain(f"“{run.title if run else ''}” was not asked for DIRECTOR.", "nu-lead")
     if done := [r for r in classifications() if r.status == "done" and holds_director(r)]:

@@ -92,9 +92,12 @@ class MemberSpectrum(Charted):
     def message(self, table: Table, s: Selection) -> str:
         """How much of the observed power members hold at small scales, and the frozen forecast."""
         members, frozen, _ = self._ratios(table)
-        how = f"hold {percent(members)}" if members < 10 else f"hold {number(members, 2)} times"
-        word = ", like the observed" if 0.8 <= members <= 1.25 else ": too rough" if members > 1.25 else ": too smooth"
-        return f"At {s.label(s.nu)} members {how} of the observed small-scale power{word} (frozen: {percent(frozen)})"
+        word = "as much" if 0.8 <= members <= 1.25 else f"{self._times(members)} as much"
+        return f"Members hold {word} small-scale power as the observed; the frozen forecast {self._times(frozen)}"
+
+    @staticmethod
+    def _times(ratio: float) -> str:
+        return f"{number(ratio, 2)} times" if ratio >= 1.5 else percent(ratio)
 
     def words(self, table: Table, s: Selection) -> str:
         """Ratios at small scales and the ends of the spectrum."""

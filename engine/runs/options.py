@@ -26,6 +26,7 @@ Bootstrap = Annotated[int, typer.Option(help="block-bootstrap replicates")]
 CalibrateCases = Annotated[int, typer.Option(help="cases of the calibration split")]
 CalibrateMembers = Annotated[int, typer.Option(help="members on the calibration split")]
 Fit = Annotated[list[Path] | None, typer.Option(help="file that methods learn from; may be given again")]
+Student = Annotated[Path | None, typer.Option(help="what a method learned before: a student of a model of fields")]
 Outside = Annotated[list[str] | None, typer.Option(help="out-of-distribution examples, as name=path; may be given again")]
 States = Annotated[list[str] | None, typer.Option("--state", help="a state that was learned before, as entry=path; may be given again")]
 Methods = Annotated[

@@ -59,7 +59,7 @@ def test_whatever_changes_a_number_changes_the_key(spec, name) -> None:
 
 
 def test_every_field_is_either_in_the_key_or_known_not_to_be() -> None:
-    files = {"checkpoint", "data", "normalisation", "climatology"}
+    files = {"checkpoint", "data", "fit", "student", "normalisation", "climatology"}
     assert set(RunSpec.model_fields) == set(CHANGES) | files | {"title", "shard_cases"}
 
 
@@ -160,8 +160,8 @@ def parsed(command: str, monkeypatch) -> RunSpec:
     import engine.__main__ as cli
 
     given = []
-    monkeypatch.setattr(cli, "_compute", lambda spec, out, as_json: given.append(spec))
-    monkeypatch.setattr(cli, "_calibrate", lambda spec, verify, out, as_json: given.append(spec))
+    monkeypatch.setattr(cli, "compute_here", lambda spec, out, as_json: given.append(spec))
+    monkeypatch.setattr(cli, "calibrate_here", lambda spec, verify, out, as_json: given.append(spec))
     words = shlex.split(command)
     assert words[:3] == ["python", "-m", "engine"]
     assert not cli.app(words[3:], standalone_mode=False)
