@@ -90,8 +90,8 @@ def sweep(
             )
         fields: dict[str, Any] = {
             "checkpoint": checkpoint, "data": tuple(data), "calibrate": tuple(calibrate or ()), "fit": tuple(fit or ()),
-            "student": student, "normalisation": normalisation, "climatology": climatology, "architecture": mapping(architecture, "architecture"),
-            "nu": numbers(nu, "nu"), "members": members,
+            "student": student, "normalisation": normalisation, "climatology": climatology,
+            "architecture": mapping(architecture, "architecture"), "nu": numbers(nu, "nu"), "members": members,
             "seed": seed, "max_cases": max_cases, "lead_hours": numbers(lead_hours, "lead-hours", float) if lead_hours else (),
             "variables": names(variables), "scores": names(scores), "regions": mapping(regions, "regions"), "method": method,
             "params": mapping(params, "params"), "maps": maps, "bootstrap": bootstrap, "title": title,
