@@ -235,3 +235,25 @@ def test_a_silent_step_draws_nothing() -> None:
     x = torch.randn(2, 5, 8)
     torch.testing.assert_close(transition.draw(x, 1, torch.randn(2, 5, 8)), transition.draw(x, 1, None))
     assert not torch.allclose(transition.draw(x, 0, torch.randn(2, 5, 8)), transition.draw(x, 0, None))
+
+
+@pytest.mark.parametrize("process", ["kep_svgp", "sgpa"])
+def test_a_gaussian_process_teacher_is_trained_first_and_its_variance_is_exact(
+    process: str, classifier: Classifier, data: tuple[Any, Any], tmp_path: Path
+) -> None:
+    fit, calibrate = (part.rows(slice(0, 40)) for part in data)
+    params = DIRECTOR.ClassParams(covariance=process, teacher={"epochs": 1, "last": 1}, epochs=1, batch=20)
+    state = DIRECTOR.learn(classifier, fit, calibrate, params=params, seed=0, folder=tmp_path)
+    assert DIRECTOR.classify(classifier, fit, state=state, params=params, nu=0, members=2, seed=0).shape == (2, 40, 3)
+    assert list((tmp_path / "teacher").iterdir())
+    teacher = DIRECTOR._teacher(classifier, fit, calibrate, params, 0, lambda done, total, message: None, tmp_path)
+    _, _, variances, _ = teacher.path(fit.inputs)
+    assert float(variances[0].max()) == 0, "an attention that was left in place has no variance"
+    assert bool((variances[1] > 0).all())
+
+
+def test_a_kernel_teacher_distils(classifier: Classifier, data: tuple[Any, Any]) -> None:
+    fit, calibrate = (part.rows(slice(0, 40)) for part in data)
+    params = DIRECTOR.ClassParams(covariance="kernel", epochs=1, batch=20)
+    state = DIRECTOR.learn(classifier, fit, calibrate, params=params, seed=0)
+    assert all(bool(torch.isfinite(t).all()) for t in state.values())

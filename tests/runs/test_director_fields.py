@@ -124,3 +124,32 @@ def test_spectra_are_stored_beside_the_members(home, spec) -> None:
     assert (low <= middle).all() and (middle <= high).all()
     assert found.attrs["patch"] == 2
     assert json.loads(found.attrs["spec"])["members"] == 4
+
+
+def test_a_pattern_that_repeats_from_patch_to_patch_is_seen_and_noise_of_single_patches_is_not() -> None:
+    """A jitter of .1 sd at every fourth column: hardly a change of the fair CRPS, many sds of the pattern."""
+    from engine.kernels.fair_losses import fair_crps
+
+    g = torch.Generator().manual_seed(0)
+    smooth = torch.nn.functional.interpolate(torch.randn(40, 1, 4, 8, generator=g), size=(16, 32), mode="bicubic")
+    observed, members = smooth[:8], smooth[8:].reshape(4, 8, 1, 16, 32)
+    jitter = torch.zeros(16, 32)
+    jitter[:, ::4] = 1.0
+    moved = members + jitter * torch.randn(4, 1, 1, 1, 1, generator=g) * 0.3
+    plain, seen = (float(_fields.of_patches(m, observed, 4).mean()) for m in (members, moved))
+    assert seen > 1.3 * plain
+    assert abs(float(fair_crps(moved, observed).mean() / fair_crps(members, observed).mean()) - 1) < 0.05
+
+
+def test_the_field_loss_leaves_the_task_out_where_it_matches_alone(world) -> None:
+    backbone = open_checkpoint(world.checkpoint)
+    params = Director.Params(**FEW)
+    student = _fields.build(backbone, params, 0)
+    teacher = _fields.Teacher(backbone.stack())
+    loss = _fields.loss_function(student, teacher, params, (0.5, 0.0, 0.5), torch.ones(8, 1), torch.full((3,), 1 / 3))
+    x, lead, y = torch.randn(2, 3, 8, 16), torch.full((2,), 0.72), torch.randn(2, 3, 8, 16)
+    assert float(loss(x, lead, y, alone=True).detach()) == float(loss(x, lead, y + 1, alone=True).detach())
+    torch.manual_seed(0)
+    one = float(loss(x, lead, y).detach())
+    torch.manual_seed(0)
+    assert one != float(loss(x, lead, y + 1).detach())
