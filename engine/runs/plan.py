@@ -12,6 +12,7 @@ from engine.data import cases as find_cases
 from engine.data import open_dataset
 from engine.errors import SpecError
 from engine.kernels.area import REGIONS, region_mask, region_weights
+from engine.labelled import Classifier
 from engine.runs import accumulate
 from engine.runs.doctor import device
 from engine.runs.posthoc import settle
@@ -142,6 +143,13 @@ def make_plan(spec: RunSpec) -> Plan:
     posthoc = settle(spec.posthoc, spec.posthoc_params) if spec.posthoc else (None, None)
     paths = {name: getattr(spec, name) for name in ("normalisation", "climatology") if getattr(spec, name)}
     backbone = open_checkpoint(spec.checkpoint, **spec.architecture, **paths)
+    if isinstance(backbone, Classifier):
+        raise SpecError(
+            f"checkpoint {spec.checkpoint.name}",
+            found="a classifier",
+            expected="a model of fields",
+            remedy="Classifiers are run on the page Classify, or by: python -m engine run --checkpoint … --data …",
+        )
     backbone.module.to(device())
     dataset = open_dataset(spec.data, calibrate=spec.calibrate or None, fit=spec.fit or None)
     leads = spec.lead_hours or backbone.lead_hours[:1]

@@ -153,3 +153,12 @@ def test_the_field_loss_leaves_the_task_out_where_it_matches_alone(world) -> Non
     one = float(loss(x, lead, y).detach())
     torch.manual_seed(0)
     assert one != float(loss(x, lead, y + 1).detach())
+
+
+def test_a_classifier_is_no_model_of_fields(home, spec, tmp_path) -> None:
+    from engine.backbones import new_vit
+
+    vit = new_vit(("a", "b"), (8, 8, 1), 4, 8, 1, 2, 8, 0.0, [0.5], [0.2], 0)
+    path = vit.write(tmp_path / "vit.safetensors")
+    with pytest.raises(SpecError, match="a classifier"):
+        make_plan(spec(checkpoint=path))
