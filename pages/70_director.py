@@ -78,7 +78,7 @@ def shown(c: Classified, entry: str) -> None:
     st.html("<h2 class='nu-section'>Where do the paths part?</h2>")
     chart("path_spread", c, entry=entry)
     plain(director.telling(c, entry), "nu-lead")
-    st.html("<h2 class='nu-section'>Why does it work?</h2>")
+    st.html("<h2 class='nu-section'>Is its noise worth anything?</h2>")
     if said := director.controls(c, entry):
         plain(said, "nu-lead")
     chart("path_controls", c)

@@ -39,5 +39,6 @@ def recognise(place: Path, task: str, what: str, kind: str | None = None) -> tup
         f"{what} {place.name}",
         found=found,
         expected=f"one of: {', '.join(reader.title for reader in known.values())}",
-        remedy="Choose a data file of one of these kinds; its content counts, not its name.",
+        remedy="Choose a data file of one of these kinds; its content counts, not its name."
+        + (f" This model classifies {kind}." if kind else ""),
     )

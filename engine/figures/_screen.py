@@ -92,7 +92,7 @@ def draw(chart: Chart, *, dark: bool, narrow: bool = False) -> "go.Figure":
     if named:
         # above the panels' own titles, in room that is made for it
         margin = layout.margin
-        lift = 20 * titled / (layout.height - margin.t - margin.b)
+        lift = 20 * titled / max(1, layout.height - margin.t - margin.b)
         legend = {
             "orientation": "h",
             "x": 1,

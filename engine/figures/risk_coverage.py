@@ -96,6 +96,8 @@ class RiskCoverage(Classified):
         c = classes(s)
         entry = self._entries(c)[0]
         half, every = self._at(table, entry, 0.5)[0], self._at(table, entry, 1.0)[0]
+        if table.loc[table["entry"] == entry, "coverage"].min() > 0.5:
+            return f"{c.name(entry)} gets {percent(every, 1)} wrong; too few examples ({c.cases:,}) to say how its surest half does"
         return f"{c.name(entry)} gets {percent(every, 1)} wrong, but {percent(half, 1)} of the half it is surest of"
 
     def words(self, table: Table, s: Selection) -> str:

@@ -65,8 +65,9 @@ class Student(nn.Module):
     def restore(self, tensors: "dict[str, Tensor] | Any") -> "Student":
         """Load what `trained` gave; in eval mode and frozen from here on."""
         own = {n: p for n, p in self.named_parameters() if p.numel()}
-        if set(own) != set(tensors) or any(own[n].shape != tensors[n].shape for n in own):
-            raise ValueError(f"{len(set(own) ^ set(tensors))} tensors of the student's state are missing, strange or of another shape")
+        wrong = sorted(set(own) ^ set(tensors)) + sorted(n for n in set(own) & set(tensors) if own[n].shape != tensors[n].shape)
+        if wrong:
+            raise ValueError(f"tensors that are missing, strange or of another shape: {', '.join(wrong[:5])}")
         with torch.no_grad():
             for name, parameter in own.items():
                 parameter.copy_(tensors[name])

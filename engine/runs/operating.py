@@ -24,6 +24,8 @@ def choose(plan: Plan, verification: xr.Dataset, landscape: Landscape | None) ->
     Neither where nothing tells: without a valid point, or without the scores that they are chosen by.
     """
     nu = list(plan.nu)
+    if not plan.method.uses_nu:
+        return {}
     if plan.spec.chosen:
         return {
             name: {"nu": n, "chosen_on": "calibrate", "rule": "found by a calibration", "edge": False}

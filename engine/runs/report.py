@@ -32,6 +32,15 @@ pre { white-space: pre-wrap; background: #f4f6f8; padding: 1rem }
 
 def write_report(verification: "xr.Dataset", path: Path) -> None:
     """Write the report of one Verification to `path`; an existing file is replaced only when the new one is whole."""
+    if "nu" not in verification.dims:
+        kind = "classification" if "entry" in verification.dims else "calibration"
+        raise ExportError(
+            f"report of run {verification.attrs.get('key')}",
+            found=f"a {kind}",
+            expected="a sweep, which reports are made of",
+            remedy=f"Open it in the app on the page {'Classify' if kind == 'classification' else 'Calibrate'}, or take the pictures and "
+            f"{kind}.nc from there.",
+        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(path.name + ".part")

@@ -44,6 +44,7 @@ def document(verification: "xr.Dataset") -> dict[str, Any]:
         "nominal_95": float(verification.attrs["nominal_95"]),
         "deterministic": reference,
         "operating_points": json.loads(verification.attrs["operating_points"]),
+        "method": verification.attrs["method"],
         "command": verification.attrs["command"],
         "changes": json.loads(verification.attrs.get("changes", "[]")),
         "notes": json.loads(verification.attrs.get("notes", "[]")),
@@ -55,8 +56,16 @@ def document(verification: "xr.Dataset") -> dict[str, Any]:
 
 def table(document: dict[str, Any]) -> str:
     """The same for people."""
-    head = ["ν", *COLUMNS, "seconds"]
-    lines = [[str(r["nu"]), *(f"{r[c]['value']:.4g}" if c in r else "–" for c in COLUMNS), f"{r['seconds']:.1f}"] for r in document["rows"]]
+    other = document.get("method", "stochastic_attention") != "stochastic_attention"  # a method without ν stands by its name
+    head = ["method" if other else "ν", *COLUMNS, "seconds"]
+    lines = [
+        [
+            document["method"] if other else str(r["nu"]),
+            *(f"{r[c]['value']:.4g}" if c in r else "–" for c in COLUMNS),
+            f"{r['seconds']:.1f}",
+        ]
+        for r in document["rows"]
+    ]
     widths = [max(len(line[i]) for line in [head, *lines]) for i in range(len(head))]
     about, members = f"{document['variable']} ({document['unit']}), {document['lead_hours']:g} h", document["rows"][0]["members"]
     text = [f"{about}, {document['region']}, {document['cases']} cases, M = {members}"]

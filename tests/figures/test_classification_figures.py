@@ -442,3 +442,12 @@ def test_spectrum_draws_powers_and_says_when_they_are_not_there(verification):
         entry.screen(verification, nu=8)
     assert caught.value.remedy
     assert json.dumps(caught.value.as_dict())
+
+
+def test_one_entry_alone_and_few_examples_are_drawn_and_said() -> None:
+    """A chart of one row has no height to spare; the surest half of eighteen examples cannot be told."""
+    whole = make()
+    one = whole.sel(entry=["deterministic"]).isel(case=slice(0, 18))
+    assert get("figures", "outside_detection").screen(one) is not None
+    figure = get("figures", "risk_coverage")
+    assert "too few examples" in figure.describe(one)

@@ -362,7 +362,7 @@ def test_rows_and_sentences_of_a_known_truth() -> None:
     for name in rows.SAID:
         low, high = (float(run[f"{name}_difference{end}"].sel(entry="director", against="director:no_noise")) for end in ("_low", "_high"))
         excludes = low > 0 or high < 0
-        assert excludes == bool(re.search(rf"\b{name} (better|worse) by", told)), told
+        assert excludes == bool(re.search(rf"\b{rows.WORDS.get(name, name)} (better|worse) by", told)), told
     assert "against Frozen model" in " ".join(answer["sentences"])
     lines = rows.table(answer).splitlines()
     assert len({len(line) for line in lines[1:8]}) == 1, "columns are aligned"
@@ -385,3 +385,60 @@ def test_the_image_demo_uses_the_states_that_are_shipped(monkeypatch, tmp_path) 
     assert set(few.states) == {"director"} and few.members == 3
     anew = demo.classify_demo_spec(entries=("kep_svgp", "director"), params={"director": {"epochs": 1}})
     assert set(anew.states) == {"kep_svgp"}, "other parameters are other states"
+
+
+def test_one_content_in_two_roles_is_refused(tmp_path) -> None:
+    from engine.errors import SpecError
+    from engine.runs.classify.execute import refuse_shared_files
+    from engine.runs.classify.spec import ClassifySpec
+
+    for name, content in (("a", b"1"), ("b", b"1"), ("c", b"2")):
+        (tmp_path / name).write_bytes(content)
+    a, b, c = (tmp_path / n for n in "abc")
+    refuse_shared_files(ClassifySpec(checkpoint=a, data=(a,), fit=(c,)))
+    for fields in ({"fit": (b,)}, {"calibrate": (b,)}, {"outside": {"x": b}}, {"data": (a, b)}):
+        with pytest.raises(SpecError, match="same content"):
+            refuse_shared_files(ClassifySpec(**({"checkpoint": a, "data": (a,)} | fields)))
+
+
+@pytest.mark.parametrize("name", ["director:no_noise:constant_noise", "director:s1:s5", "stochastic_attention:16:32", "kep_svgp:1:2"])
+def test_an_entry_says_each_thing_once(name: str) -> None:
+    from engine.runs.classify.entries import parse_entry
+
+    with pytest.raises(ValueError, match="says again"):
+        parse_entry(name)
+    assert parse_entry("director:no_noise:s1").members == 1
+    assert parse_entry("stochastic_attention:16:s5").nu == 16
+
+
+@pytest.mark.parametrize("entry", ["director", "kep_svgp", "deep_ensemble"])
+def test_a_state_with_other_tensors_or_without_finite_ones_is_refused_by_name(compute, spec, tmp_path, entry) -> None:
+    import torch
+
+    from engine.runs.classify.states import load_state
+
+    compute(spec("deterministic", entry), "learned")
+    path = tmp_path / "learned" / "states" / f"{entry}.safetensors"
+    record = read_record(path)
+    state, _ = load_state(path, method=record["method"], revision=record["revision"])
+    first = next(n for n, t in state.items() if t.dim() > 1)
+    about = {n: record[n] for n in ("method", "params", "seed", "revision")}
+    broken = {
+        "missing": {n: t for n, t in state.items() if n != first},
+        "cut": state | {first: state[first][:-1].contiguous()},
+        "nan": state | {first: torch.full_like(state[first], float("nan"))},
+    }
+    for name, tensors in broken.items():
+        given = save_state(tmp_path / f"{name}.safetensors", tensors, **about)
+        with pytest.raises(CheckpointError, match=f"state of {entry}"):
+            compute(spec("deterministic", entry, fit=(), params={}, states={entry: given}), name)
+    listed = save_state(tmp_path / "listed.safetensors", state, **about | {"params": {}})
+    assert read_record(listed)["params"] == {}
+
+
+def test_a_classification_has_no_report_and_says_where_to_look(home, spec, tmp_path) -> None:
+    from engine.errors import ExportError
+    from engine.runs.report import write_report
+
+    with pytest.raises(ExportError, match="page Classify"):
+        write_report(jobs.run(spec("deterministic")), tmp_path / "report.html")

@@ -162,3 +162,11 @@ def test_a_classifier_is_no_model_of_fields(home, spec, tmp_path) -> None:
     path = vit.write(tmp_path / "vit.safetensors")
     with pytest.raises(SpecError, match="a classifier"):
         make_plan(spec(checkpoint=path))
+
+
+def test_a_method_without_nu_is_told_by_its_name(home, spec, fit) -> None:
+    from engine.runs.rows import document, table
+
+    answer = document(jobs.run(spec(method="director", params=FEW, fit=(fit,), calibrate=())))
+    assert answer["operating_points"] == {} and answer["method"] == "director"
+    assert "director" in table(answer).splitlines()[2] and "ν" not in table(answer)

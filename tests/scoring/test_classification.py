@@ -273,3 +273,11 @@ def test_rounding_of_a_float32_softmax_is_no_fault():
     p = MEAN.astype(np.float32)
     p[0] = [1 + 1e-7, 0, 0, -1e-8]
     assert 0 <= score("ece", p, Y) <= 1
+
+
+@pytest.mark.parametrize("given", [[[0.5, 0.5], [1.0]], [["a", "b"], ["c", "d"]], [[0.5 + 0j, 0.5], [1, 0]]])
+def test_what_is_no_array_of_real_numbers_is_refused(given: object) -> None:
+    from engine.runs.score import score
+
+    with pytest.raises(ScoreError, match="real numbers"):
+        score("ece", given, [0, 1])  # pyright: ignore[reportArgumentType]

@@ -56,6 +56,11 @@ def parse_entry(name: str) -> Entry:
     state, members, nu = [method], None, None
     known = CONTROLS.get(method, {})
     for part in parts:
+        number = part.lstrip("s").isdigit()
+        if (part in known and set(known[part][1]) & set(asked)) or (
+            number and ((part[0] == "s" and members) or (part[0] != "s" and (nu or (method in NUMBERED and NUMBERED[method][0] in asked))))
+        ):
+            raise ValueError(f"entry {name!r}: variant {part!r} says again what another part of it says")
         if part in known:
             said, params = known[part]
             asked |= params

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.errors import SpecError
 from engine.runs import pieces
 from engine.runs.classify.answers import Answer, answer, look_closer
 from engine.runs.classify.finish import finish
@@ -17,6 +18,7 @@ from engine.runs.classify.learning import settle_nu, settle_state
 from engine.runs.classify.plan import make_plan
 from engine.runs.classify.spec import ClassifySpec
 from engine.runs.classify.work import OnProgress, Work
+from engine.runs.spec import content_hash
 from engine.types import Array
 
 SHARES = (1 / 2, 1 / 3)
@@ -30,6 +32,7 @@ def execute_classification(spec: ClassifySpec, folder: Path, report: OnProgress,
     each piece.
     """
     report(0, 0, "opening the model and the data")
+    refuse_shared_files(spec)
     plan = make_plan(spec)
     work = Work(plan, folder, report, finished)
     work.tell("started")
@@ -47,6 +50,24 @@ def execute_classification(spec: ClassifySpec, folder: Path, report: OnProgress,
     report(work.total, work.total, "scoring")
     with pieces.writing(folder):
         finish(plan, answers, shown, work.chosen, folder)
+
+
+def refuse_shared_files(spec: ClassifySpec) -> None:
+    """One content in two roles, or twice in one: what was learned from would be verified on, or count double. Raises SpecError."""
+    seen: dict[str, str] = {}
+    roles = {"data": spec.data, "fit": spec.fit, "calibrate": spec.calibrate}
+    roles |= {f"outside {name}": (path,) for name, path in spec.outside.items()}
+    for role, paths in roles.items():
+        for path in paths:
+            content = content_hash(path)
+            if content in seen:
+                raise SpecError(
+                    f"file {path.name} ({role})",
+                    found=f"the same content as {seen[content]}",
+                    expected="examples of their own in each role, each file once",
+                    remedy="Split the examples: what is learned from, or chosen on, is never verified on.",
+                )
+            seen[content] = f"{path.name} ({role})"
 
 
 def examples_to_show(probabilities: Array, labels: NDArray[np.int64], count: int) -> NDArray[np.int64]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.errors import CheckpointError
 from engine.runs import pieces
 from engine.runs.classify.entries import file_name
 from engine.runs.classify.plan import Contender
@@ -25,6 +26,7 @@ def settle_state(work: Work, contender: Contender) -> tuple[State, float]:
     Learned states are kept in `states/`, and found again by entries that share one ("director" and "director:s1").
     """
     if contender.shipped is not None:
+        _try(work, contender)
         return contender.shipped, float("nan")
     plan, method, name = work.plan, contender.method, file_name(contender.entry.state_name)
     units = learning_units(plan, contender)
@@ -50,6 +52,23 @@ def settle_state(work: Work, contender: Contender) -> tuple[State, float]:
         save_state(path, state, params=dumped, seed=plan.spec.seed, fit_seconds=clock.read(), **about)
         work.finished()
     return state, clock.read() if units else 0.0
+
+
+def _try(work: Work, contender: Contender) -> None:
+    """One example by the state that was brought: a file with the right record may still hold other tensors. Raises CheckpointError."""
+    asked: dict[str, Any] = {"params": contender.params, "nu": 1, "members": 1, "seed": 0}
+    try:
+        p = contender.method.classify(work.plan.classifier, work.plan.examples.rows(slice(0, 1)), state=contender.shipped, **asked)
+        found = "" if np.isfinite(p).all() else "weights that give no finite probabilities"
+    except (ValueError, KeyError, RuntimeError, TypeError, IndexError) as fault:
+        found = f"tensors that do not fit: {str(fault)[:160]}"
+    if found:
+        raise CheckpointError(
+            f"state of {contender.name} ({contender.path.name if contender.path else 'as brought'})",
+            found=found,
+            expected=f"the tensors that {contender.method.title} learned for this checkpoint",
+            remedy="Bring the file as a run wrote it, or leave it out: the state is then learned from the fit split.",
+        )
 
 
 def settle_nu(work: Work, contender: Contender) -> int:

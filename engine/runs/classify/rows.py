@@ -16,6 +16,8 @@ COLUMNS = {
 """Scores of the table for people: heading, factor, decimals."""
 SAID = ("accuracy", "nll", "ece", "brier_multiclass", "auroc_failure")
 """Scores that a comparison in words looks at."""
+WORDS = {"nll": "NLL", "ece": "ECE", "brier_multiclass": "Brier score", "auroc_failure": "AUROC of failures"}
+"""Scores in a sentence, where their key is no word."""
 FACTS = ("parameters", "milliseconds", "members", "fit_seconds")
 
 
@@ -82,22 +84,26 @@ def sentences(run: "xr.Dataset") -> list[str]:
         controls = [a for a in compared if parse_entry(a).method == parsed.method and parse_entry(a).control]
         own = controls if entry == parsed.method else []
         said += [_compared(run, entry, a) for a in [*own, *([TEACHER] if TEACHER in compared else [])] if a != entry]
+    if len(said) > 1:
+        count = len(said) * len(SAID)
+        said.append(f"Of these {count} intervals some {count / 20:.0f} would exclude zero by chance alone.")
     return said
 
 
 def _compared(run: "xr.Dataset", entry: str, against: str) -> str:
     """Which differences exclude zero."""
     names = {e: str(run["entry_title"].sel(entry=e).item()) for e in (entry, against)}
-    found, unknown = [], []
+    found, unknown, rest = [], [], []
     for score in SAID:
         value, low, high = (float(run[f"{score}_difference{end}"].sel(entry=entry, against=against)) for end in ENDS.values())
         if low != low:
-            unknown.append(score)
+            unknown.append(WORDS.get(score, score))
         elif low > 0 or high < 0:
             better = (value > 0) == (run[score].attrs["better"] == "higher")
             ends = ", ".join(f"{end:.2g}" for end in sorted((abs(low), abs(high))))
-            found.append(f"{score} {'better' if better else 'worse'} by {abs(value):.3g} [{ends}]")
-    rest = [s for s in SAID if s not in unknown and not any(f.startswith(f"{s} ") for f in found)]
+            found.append(f"{WORDS.get(score, score)} {'better' if better else 'worse'} by {abs(value):.3g} [{ends}]")
+        else:
+            rest.append(WORDS.get(score, score))
     text = f"{names[entry]} against {names[against]}: " + ("; ".join(found) if found else "no difference excludes zero")
     text += f"; not told apart: {', '.join(rest)}" if rest and found else ""
     return text + (f"; not defined: {', '.join(unknown)}" if unknown else "") + "."
@@ -132,7 +138,9 @@ def table(answer: dict[str, Any]) -> str:
 
 def _cell(found: dict[str, float], factor: float, places: int) -> str:
     value, low, high = (factor * found[word] for word in ENDS)
-    return "–" if value != value else f"{value:.{places}f} [{low:.{places}f}, {high:.{places}f}]"
+    if value != value:
+        return "–"
+    return f"{value:.{places}f} [{low:.{places}f}, {high:.{places}f}]" if low == low else f"{value:.{places}f} [no interval]"
 
 
 def _ood(found: dict[str, Any]) -> str:

@@ -197,8 +197,18 @@ def class_view(
 
 def _distribution(what: str, given: ArrayLike) -> NDArray[np.floating[Any]]:
     """Checked probabilities `(case, class)`: the mean over members, in the precision given."""
-    p = np.asarray(given)
-    p = p if p.dtype in (np.float32, np.float64) else p.astype(np.float64)
+    try:
+        p = np.asarray(given)
+        p = p if p.dtype in (np.float32, np.float64) else p.astype(np.float64) if p.dtype.kind in "fiub" else None
+    except ValueError:  # rows of unequal length
+        p = None
+    if p is None:
+        raise ScoreError(
+            what,
+            found=f"a {type(given).__name__} that is no array of real numbers",
+            expected="real numbers (case, class) or (member, case, class)",
+            remedy="Give one row of probabilities for each case, all of one length.",
+        )
     if p.ndim not in (2, 3) or 0 in p.shape or p.shape[-1] < 2:
         raise ScoreError(
             what,

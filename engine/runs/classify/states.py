@@ -61,7 +61,7 @@ def read_record(path: Path) -> dict[str, Any]:
     try:
         with safe_open(path, framework="numpy") as file:
             record = json.loads((file.metadata() or {}).get(FORMAT, "null"))
-        if isinstance(record, dict) and {"method", "params", "seed", "revision"} <= record.keys():
+        if isinstance(record, dict) and {"method", "params", "seed", "revision"} <= record.keys() and isinstance(record["params"], dict):
             return record
     except (SafetensorError, OSError, ValueError) as fault:
         found = found if not path.exists() else f"a file that cannot be read: {str(fault)[:120]}"
