@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.kernels.spectrum import zonal_spectrum
+from engine.runs.gridsums import add_exactly
 from engine.runs.plan import Plan, Shard
 from engine.types import Array
 
@@ -40,7 +41,8 @@ class Spectra:
         if not np.isfinite(power).all():
             return
         for part, value in ((name, power), (f"{name}#", np.ones(1))):
-            self.sums[part] = self.sums.get(part, 0.0) + value
+            # with what rounding takes kept beside, so that a sum does not depend on the shards
+            add_exactly(self.sums.setdefault(part, np.zeros((2, *value.shape))), value)
 
     def case(self, variable: str, observed: Array, single: Array) -> None:
         """The observed field and the frozen forecast, `(H, W)` each."""
@@ -65,8 +67,9 @@ def spectra(plan: Plan, shards: Sequence[Shard], files: Mapping[str, Path]) -> d
     for shard in shards:
         with np.load(files[shard.name], allow_pickle=False) as file:
             for name in (n for n in file.files if n.startswith(PREFIX)):
-                place = (shard.lead, name.removeprefix(PREFIX))
-                sums[place] = sums.get(place, 0.0) + file[name]
+                total = sums.setdefault((shard.lead, name.removeprefix(PREFIX)), np.zeros_like(file[name]))
+                add_exactly(total, file[name][0])
+                total[1] += file[name][1]
     if not sums:
         return {}
     count = plan.dataset.grid[1] // 2 + 1
@@ -74,7 +77,7 @@ def spectra(plan: Plan, shards: Sequence[Shard], files: Mapping[str, Path]) -> d
     def mean(lead: int, name: str, rows: int) -> NDArray:
         if (lead, name) not in sums:
             return np.full((rows, count), np.nan)
-        return np.reshape(sums[lead, name], (rows, count)) / sums[lead, f"{name}#"]
+        return np.reshape(sums[lead, name].sum(0), (rows, count)) / sums[lead, f"{name}#"].sum(0)
 
     leads, variables = range(len(plan.lead_hours)), plan.variables
     found: dict[str, Any] = {}

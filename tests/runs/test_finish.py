@@ -175,7 +175,9 @@ class Landscape:
 
 def plan_of(*nu):
     backbone = SimpleNamespace(output_sd=np.ones(1))
-    return SimpleNamespace(nu=nu, variables=("z",), outputs=[0], backbone=backbone, spec=SimpleNamespace(chosen={}))
+    return SimpleNamespace(
+        nu=nu, variables=("z",), outputs=[0], backbone=backbone, spec=SimpleNamespace(chosen={}), method=SimpleNamespace(uses_nu=True)
+    )
 
 
 def test_operating_points_from_the_calibration_split() -> None:
