@@ -92,6 +92,13 @@ def check_zip(path: Path, limit: int, what: str) -> list[zipfile.ZipInfo]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
+    except NotImplementedError as error:
+        raise DatasetError(
+            f"{what} {path.name}",
+            found=f"an archive of an unknown kind ({error})",
+            expected="a plain zip archive",
+            remedy="Copy or download it again, or pack it anew.",
+        ) from error
     except (zipfile.BadZipFile, ValueError, OSError) as error:
         raise DatasetError(
             f"{what} {path.name}",

@@ -53,8 +53,8 @@ def from_npy(file: Path, what: str) -> NDArray[Any]:
         raise _damaged(what, error) from error
 
 
-def _shape(stream: IO[bytes], size: int, name: str, what: str) -> tuple[int, ...]:
-    """The header's shape; an array of Python objects is refused, and one that claims more bytes than are stored."""
+def header(stream: IO[bytes], name: str, what: str) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and type of a stored array, without its values. Raises UnsafeFileError for Python objects, ValueError for another header."""
     version = np.lib.format.read_magic(stream)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(stream)
@@ -62,6 +62,12 @@ def _shape(stream: IO[bytes], size: int, name: str, what: str) -> tuple[int, ...
         raise UnsafeFileError(
             what, found=f"{name} holds Python objects, which run code when read", expected="numbers", remedy="Save plain arrays."
         )
+    return tuple(shape), dtype
+
+
+def _shape(stream: IO[bytes], size: int, name: str, what: str) -> tuple[int, ...]:
+    """The header's shape; an array of Python objects is refused, and one that claims more bytes than are stored."""
+    shape, dtype = header(stream, name, what)
     claimed = prod(shape) * dtype.itemsize
     if claimed > size:
         raise DatasetError(

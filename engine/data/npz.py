@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine import lexicon
-from engine.errors import DatasetError, UnsafeFileError
+from engine.data._stored_arrays import header
+from engine.errors import DatasetError
 from engine.safety import check_zip, kind_of, readable_file
 from engine.settings import settings
 
@@ -123,9 +124,7 @@ def _heads(file: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         for member in archive.infolist():
             with archive.open(member) as stream:
                 try:
-                    version = np.lib.format.read_magic(stream)
-                    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-                    shape, _, dtype = read(stream)
+                    shape, dtype = header(stream, member.filename, f"dataset {file.name}")
                 except ValueError as error:
                     raise DatasetError(
                         f"dataset {file.name}",
@@ -133,13 +132,6 @@ def _heads(file: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
                         expected="NumPy arrays",
                         remedy="Save it again with numpy.savez.",
                     ) from error
-            if dtype.hasobject:
-                raise UnsafeFileError(
-                    f"dataset {file.name}",
-                    found=f"{member.filename} holds Python objects, which run code when read",
-                    expected="numbers",
-                    remedy="Save plain arrays.",
-                )
             if len(shape) == 4 and np.issubdtype(dtype, np.number):
                 found[member.filename.removesuffix(".npy")] = (tuple(shape), dtype)
     return found

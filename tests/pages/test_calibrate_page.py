@@ -1,6 +1,5 @@
 """The page of a calibration, driven without a browser: none, running, finished, failed, at an edge, verified, a hostile address."""
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -15,20 +14,15 @@ from streamlit.testing.v1 import AppTest
 
 from engine.runs import store
 from engine.runs.spec import RunSpec
+from tests.pages import driven
+from tests.pages.driven import FRAME, ROOT, charts, fake, keys, text_of
 
-ROOT = Path(__file__).resolve().parents[2]
-FRAME = str(ROOT / "pages" / "_frame.py")
 PAGE = "35_calibrate.py"
 KEY = "cafe0123456789ab"
 
 
 def make(**changes):
-    name = "fake_calibration"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, ROOT / "tests" / f"{name}.py")
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name].make(**changes)
+    return fake("fake_calibration", **changes)
 
 
 @pytest.fixture
@@ -46,26 +40,7 @@ def sweep(new_run, spec: RunSpec) -> str:
 
 
 def visit(page: str = PAGE, **query: str) -> AppTest:
-    at = AppTest.from_file(FRAME, default_timeout=60)
-    at.run()
-    for name, value in query.items():
-        at.query_params[name] = value
-    return at.switch_page(page).run()
-
-
-def text_of(at: AppTest) -> str:
-    kinds = (at.html, at.text, at.markdown, at.caption, at.warning, at.error, at.code)
-    found = "\n".join(str(getattr(e, "value", None) or getattr(e, "body", None) or e.proto.body) for kind in kinds for e in kind)
-    assert not at.exception and "A fault of this program" not in found
-    return found
-
-
-def charts(at: AppTest) -> list[str]:
-    return [e.proto.spec for e in at.get("plotly_chart")]
-
-
-def keys(at: AppTest) -> set[str]:
-    return {b.key for b in at.button}
+    return driven.visit(page, **query)
 
 
 def test_the_demo_is_calibrated_at_a_click_with_the_settings_asked_for(home: Path, spec: RunSpec, monkeypatch: pytest.MonkeyPatch) -> None:

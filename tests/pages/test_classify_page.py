@@ -1,6 +1,5 @@
 """The page of a classification, driven without a browser: none, running, finished, failed, text, hostile words, runs of other kinds."""
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -16,21 +15,16 @@ from streamlit.testing.v1 import AppTest
 from engine.runs import store
 from pages._parts.classification import Classified, change, finding, headline
 from pages._parts.classification_table import best
+from tests.pages import driven
+from tests.pages.driven import FRAME, ROOT, charts, fake, keys, text_of
 
-ROOT = Path(__file__).resolve().parents[2]
-FRAME = str(ROOT / "pages" / "_frame.py")
 PAGE = "45_classify.py"
 KEY = "c1a550123456789a"
 DEMO = "demo0123456789ab"
 
 
 def make(**changes):
-    name = "fake_classification"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, ROOT / "tests" / f"{name}.py")
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name].make(**changes)
+    return fake("fake_classification", **changes)
 
 
 @pytest.fixture
@@ -43,26 +37,7 @@ def submitted(monkeypatch: pytest.MonkeyPatch) -> list:
 
 
 def visit(page: str = PAGE, **query: str) -> AppTest:
-    at = AppTest.from_file(FRAME, default_timeout=60)
-    at.run()
-    for name, value in query.items():
-        at.query_params[name] = value
-    return at.switch_page(page).run()
-
-
-def text_of(at: AppTest) -> str:
-    kinds = (at.html, at.text, at.markdown, at.caption, at.warning, at.error, at.code)
-    found = "\n".join(str(getattr(e, "value", None) or getattr(e, "body", None) or e.proto.body) for kind in kinds for e in kind)
-    assert not at.exception and "A fault of this program" not in found
-    return found
-
-
-def charts(at: AppTest) -> list[str]:
-    return [e.proto.spec for e in at.get("plotly_chart")]
-
-
-def keys(at: AppTest) -> set[str]:
-    return {b.key for b in at.button}
+    return driven.visit(page, **query)
 
 
 def of(data, entry: str = "director") -> Classified:

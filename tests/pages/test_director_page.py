@@ -1,8 +1,6 @@
 """The page of DIRECTOR, driven without a browser: with a run that holds it, without one, distilling, on fields."""
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,43 +11,19 @@ from engine.runs.spec import parse_spec
 from pages._parts import director
 from pages._parts.classification import Classified
 from pages._parts.director_form import student_spec
+from tests.pages import driven
+from tests.pages.driven import charts, fake, keys, text_of
 
-ROOT = Path(__file__).resolve().parents[2]
-FRAME = str(ROOT / "pages" / "_frame.py")
 PAGE = "70_director.py"
 KEY, DEMO = "c1a550123456789a", "demo0123456789ab"
 
 
 def make(**changes):
-    name = "fake_classification"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, ROOT / "tests" / f"{name}.py")
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name].make(**changes)
+    return fake("fake_classification", **changes)
 
 
 def visit(page: str = PAGE, **query: str) -> AppTest:
-    at = AppTest.from_file(FRAME, default_timeout=60)
-    at.run()
-    for name, value in query.items():
-        at.query_params[name] = value
-    return at.switch_page(page).run()
-
-
-def text_of(at: AppTest) -> str:
-    kinds = (at.html, at.text, at.markdown, at.caption, at.warning, at.error, at.code)
-    found = "\n".join(str(getattr(e, "value", None) or getattr(e, "body", None) or e.proto.body) for kind in kinds for e in kind)
-    assert not at.exception and "A fault of this program" not in found
-    return found
-
-
-def charts(at: AppTest) -> list[str]:
-    return [e.proto.spec for e in at.get("plotly_chart")]
-
-
-def keys(at: AppTest) -> set[str]:
-    return {b.key for b in at.button}
+    return driven.visit(page, **query)
 
 
 @pytest.fixture
