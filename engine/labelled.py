@@ -148,6 +148,12 @@ class Classifies(ABC):
     """False: one forward, and the same answer whatever `members` says."""
     ClassParams: type[BaseModel]
 
+    def check(self, classifier: Classifier, params: Any) -> None:
+        """Raise EngineError where these parameters do not fit the model; asked before anything is computed. Nothing, unless a method
+        says otherwise.
+        """
+        del classifier, params
+
     def learn(
         self,
         classifier: Classifier,

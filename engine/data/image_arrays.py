@@ -146,6 +146,13 @@ def _pixels(images: NDArray[Any], what: str, changes: list[str], wanted: Wanted)
 
 
 def _bytes(images: NDArray[Any], what: str, changes: list[str]) -> NDArray[np.uint8]:
+    if images.dtype.kind in "iu" and len(images) > 1 and images.size and images.min() >= 0 and images.max() <= 1:
+        raise DatasetError(
+            what,
+            found=f"{len(images)} images whose pixels are all 0 or 1, of type {images.dtype}",
+            expected="whole numbers 0 … 255, or fractions 0 … 1",
+            remedy="Multiply by 255 for black and white, or save fractions as floats; a range is not guessed.",
+        )
     if images.dtype == np.uint8:
         return images
     if images.dtype.kind not in "iuf":

@@ -33,6 +33,10 @@ class GpMethod(Classifies):
         """Of width, heads and dropout, the attention that these facts describe."""
         raise NotImplementedError
 
+    def check(self, classifier: Classifier, params: Any) -> None:
+        """Raises SpecError for more attentions than there are, AttentionError where they cannot be replaced."""
+        self._network(classifier, {name: int(getattr(params, name)) for name in self.facts}, 0)
+
     def penalty(self, attn: "GpAttention", params: Any, examples: int) -> "Tensor":
         """What one attention adds to the loss."""
         return params.eta_kl / examples * attn.penalties["kl"]

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from engine.errors import SpecError
 from engine.labelled import Classifier, Classifies, Examples, OnProgress
 from engine.types import Array, Backbone, Batch, Case, Dataset, Ensemble, Method
 
@@ -113,11 +112,12 @@ class Director(Method, Classifies):
         import torch
         import torch.nn.functional as F
 
+        from engine.methods._forwards import known
         from engine.methods._student import matching
         from engine.methods._train import train
 
-        if fit is None or len(fit) == 0:
-            raise SpecError("method 'director'", found="no fit data", expected="labelled examples to distil on", remedy="Name them as fit.")
+        fit = known(fit, "fit split")
+        calibrate = None if calibrate is None else known(calibrate, "calibration split")
         teacher = self._teacher(classifier, fit, calibrate, params, seed, report, folder)
         student = self._student(classifier, params, seed)
         kind = "softmax" if params.covariance in ("none", "kernel") else classifier.kind

@@ -10,7 +10,7 @@ import torch
 from engine.backbones import open_checkpoint
 from engine.backbones._encoder import Encoder, Patches
 from engine.backbones._encoder_file import write_encoder
-from engine.errors import AttentionError, SpecError
+from engine.errors import AttentionError, DatasetError
 from engine.labelled import Classifier, Labelled
 from engine.methods._paths import diagnose
 from engine.methods._student import Student, keyed_noise, matching
@@ -198,7 +198,7 @@ def test_a_stack_without_heads_has_no_kernel_covariance() -> None:
 
 
 def test_without_data_to_distil_on_it_refuses(classifier: Classifier) -> None:
-    with pytest.raises(SpecError, match="no fit data"):
+    with pytest.raises(DatasetError, match="fit split: found none"):
         DIRECTOR.learn(classifier, None, None, params=DIRECTOR.ClassParams(), seed=0)
 
 

@@ -16,6 +16,7 @@ from engine.runs import classification, jobs, store
 from engine.runs.classify import rows
 from engine.runs.classify.entries import method_schema, parse_entry
 from engine.runs.classify.execute import examples_to_show, execute_classification
+from engine.runs.classify.plan import make_plan
 from engine.runs.classify.spec import ClassifySpec
 from engine.runs.classify.states import load_state, read_record, save_state
 from engine.runs.spec import RunSpec, parse_spec, read_spec
@@ -434,6 +435,19 @@ def test_a_state_with_other_tensors_or_without_finite_ones_is_refused_by_name(co
             compute(spec("deterministic", entry, fit=(), params={}, states={entry: given}), name)
     listed = save_state(tmp_path / "listed.safetensors", state, **about | {"params": {}})
     assert read_record(listed)["params"] == {}
+
+
+@pytest.mark.parametrize(
+    ("entry", "changes", "words"),
+    [
+        ("kep_svgp:99", {}, "parameter last: found 99"),
+        ("deterministic", {"label": "kind"}, "option --label: found a model of images"),
+        ("deterministic", {"label": "kind", "text": "words"}, "--text and --label"),
+    ],
+)
+def test_what_does_not_fit_the_model_is_refused_before_anything_is_computed(spec, entry, changes, words) -> None:
+    with pytest.raises(SpecError, match=words):
+        make_plan(spec("deterministic", entry, **changes).resolved())
 
 
 def test_a_classification_has_no_report_and_says_where_to_look(home, spec, tmp_path) -> None:

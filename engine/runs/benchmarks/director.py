@@ -4,8 +4,8 @@
     python -m engine benchmark director --data DIR --sets cifar10,cola     CIFAR-10 and texts: DIR holds images/ and text/
 
 Options: --sets fashion,cifar10,cola,polarity (with --data default all of them), --seeds 3, --epochs 15 (of every training),
---director-epochs (default: as many), --train-cases 3000, --verify-cases 1000 (0: all), --members 10, --methods …, --width, --depth,
---heads, --patch (0: the set's default), --work DIR. The paper's sizes are --width 384 --depth 7 --heads 12 --patch 4 --epochs 100
+--director-epochs (default: as many), --lr 0.002, --train-cases 3000, --verify-cases 1000 (0: all), --members 10, --methods …, --width,
+--depth, --heads, --patch (0: the set's default), --work DIR. The paper's sizes are --width 384 --depth 7 --heads 12 --patch 4 --epochs 100
 --train-cases 0 on the full sets.
 
 Each (set, seed) is a classification run in the work folder: classifier, states and forecasts are kept there, and the same command
@@ -47,6 +47,7 @@ def run(
     seeds: int = 3,
     epochs: int = 15,
     director_epochs: int = 0,
+    lr: float = 2e-3,
     train_cases: int = 3000,
     verify_cases: int = 1000,
     members: int = 10,
@@ -71,7 +72,13 @@ def run(
     _use_threads()
     sizes = Sizes(train_cases, verify_cases, width, depth, heads, patch)
     place = work or settings().home / "benchmarks" / "director"
-    asked: dict[str, Any] = {"epochs": epochs, "director_epochs": director_epochs or epochs, "members": members, "methods": methods}
+    asked: dict[str, Any] = {
+        "epochs": epochs,
+        "director_epochs": director_epochs or epochs,
+        "lr": lr,
+        "members": members,
+        "methods": methods,
+    }
     found: dict[str, Any] = {}
     for name in chosen:
         parts = KNOWN[name](data, sizes)
@@ -100,9 +107,9 @@ def _one_seed(name: str, parts: Sets, files: dict[str, Path], folder: Path, seed
     def told(done: int, total: int, message: str) -> None:
         tick(done, total, f"{name}, seed {seed}: {message}")
 
-    checkpoint = _train(parts, folder, seed, asked["epochs"], told)
-    trained = {"epochs": asked["epochs"]}
-    params = {"deep_ensemble": trained, "kep_svgp": trained, "sgpa": trained, "director": {"epochs": asked["director_epochs"]}}
+    checkpoint = _train(parts, folder, seed, asked, told)
+    trained = {"epochs": asked["epochs"], "lr": asked["lr"]}
+    params = {"deep_ensemble": trained, "kep_svgp": trained, "sgpa": trained, "director": trained | {"epochs": asked["director_epochs"]}}
     entries = tuple(asked["methods"])
     used = {e.split(":")[0] for e in entries}
     fields: dict[str, Any] = {
@@ -127,7 +134,7 @@ def _run(fields: dict[str, Any], folder: Path, told: Any) -> Path:
     return folder
 
 
-def _train(parts: Sets, folder: Path, seed: int, epochs: int, told: Any) -> Path:
+def _train(parts: Sets, folder: Path, seed: int, asked: dict[str, Any], told: Any) -> Path:
     """The classifier: AdamW, warm-up and cosine, the weights of the best epoch on the calibration split."""
     from engine.methods._train import fit_classifier
 
@@ -136,7 +143,14 @@ def _train(parts: Sets, folder: Path, seed: int, epochs: int, told: Any) -> Path
         classifier: Any = parts.network(seed)
         net = classifier.fresh(seed)
         fit, calibrate = classifier.prepare(parts.fit), classifier.prepare(parts.calibrate)
-        options: dict[str, Any] = {"epochs": epochs, "batch": 128, "lr": 1e-3, "weight_decay": 1e-4, "seed": seed, "report": told}
+        options: dict[str, Any] = {
+            "epochs": asked["epochs"],
+            "batch": 128,
+            "lr": asked["lr"],
+            "weight_decay": 1e-4,
+            "seed": seed,
+            "report": told,
+        }
         fit_classifier(
             lambda inputs: classifier.logits(inputs, net), net, fit, calibrate, what="the classifier", folder=folder / "training", **options
         )

@@ -29,7 +29,7 @@ def classify_demo_spec(**changes: Any) -> ClassifySpec:
         "calibrate": (FASHION / "calibrate.npz",),
         "outside": {"handwritten digits": FASHION / "outside.npz"},
         "entries": ENTRIES,
-        "nu": (4, 16, 64),
+        "nu": (2, 4, 8, 32),
         "max_cases": CASES,
         "title": "Demo: Fashion-MNIST, a small vision transformer",
     }

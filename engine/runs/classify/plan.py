@@ -87,6 +87,14 @@ def make_plan(spec: ClassifySpec) -> Plan:
     classifier.module.to(place())
     opened = {n: _open(spec, classifier, n, getattr(spec, n)) for n in ("data", "fit", "calibrate") if getattr(spec, n)}
     verify = opened["data"]
+    columns = [n for n in ("text", "label") if getattr(spec, n)]
+    if columns and verify.kind == "images":
+        raise SpecError(
+            "option " + " and ".join(f"--{n}" for n in columns),
+            found="a model of images",
+            expected="column names for tables of texts alone: images have their labels in an array, or in the names of folders",
+            remedy="Leave it out.",
+        )
     if spec.corruptions:
         _check_corruptions(spec, verify)
     notes = list(dict.fromkeys(line for labelled in opened.values() for line in labelled.changes))
@@ -207,6 +215,7 @@ def _contender(
         params = learned
         where = next(classifier.module.parameters()).device
         shipped = {name: tensor.to(where) for name, tensor in state.items()}
+    method.check(classifier, params)
     for need, there, option in (("training", fit, "fit"), ("calibration", calibrate, "calibrate")):
         if need in method.needs and shipped is None and there is None:
             raise SpecError(
