@@ -1,12 +1,13 @@
 """Variables: canonical names, units, aliases and plausible ranges, and the conversions between units of one quantity.
 
 Canonical names are those of ClimaX (`temperature_850`, `2m_temperature`, `geopotential_500`) plus
-`geopotential_height_<hPa>` for files that hold heights.
+`geopotential_height_<hPa>` for files that hold heights. And what an ensemble is called: by its ν, or by its method.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -262,3 +263,13 @@ def obtain(wanted: str, units: str | None, available: Mapping[str, str]) -> tupl
         if name in available and (how := conversion(available[name], target)):
             return name, how[0], how[1]
     return None
+
+
+def has_nu(attrs: Mapping[Any, Any]) -> bool:
+    """Whether a Verification's method has a ν, by its attributes; without one the single value on that axis means nothing."""
+    return bool(attrs.get("uses_nu", 1))
+
+
+def at_nu(attrs: Mapping[Any, Any], nu: int) -> str:
+    """`ν = 4`, or the method's title where it has none."""
+    return f"ν = {nu}" if has_nu(attrs) else str(attrs["method_title"])

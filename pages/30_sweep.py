@@ -66,7 +66,8 @@ def point(looked: Looked, name: str, nu: int, chosen_on: str, rule: str) -> None
 def table(looked: Looked) -> pd.DataFrame:
     """One row a ν: value and interval of each score."""
     at = looked.verification.sel(**looked.where)
-    columns: dict[str, Any] = {"ν": looked.grid}
+    method = str(looked.verification.attrs.get("method_title"))
+    columns: dict[str, Any] = {"ν": looked.grid} if looked.uses_nu else {"method": [method]}
     for name, label in SHOWN.items():
         if name in at:
             ends = zip(at[name].values, at[f"{name}_low"].values, at[f"{name}_high"].values, strict=True)
@@ -74,8 +75,13 @@ def table(looked: Looked) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-looked = header("Choose ν", "Each point is one ν. Left is more accurate, low is more honest. Click a point: every page then shows that ν.")
-chart("trade_off", looked, on_point=choose)
+looked = header(
+    "Choose ν",
+    "Each point is one ν. Left is more accurate, low is more honest. Click a point: every page then shows that ν.",
+    without_nu=("Scores", "This method has no ν to choose: it is one point. Left is more accurate, low is more honest."),
+)
+on_point = choose if looked.uses_nu else None
+chart("trade_off", looked, on_point=on_point)
 
 points = operating_points(looked.verification)
 for column, (name, chosen) in zip(st.columns(2), points.items(), strict=False):
@@ -85,11 +91,11 @@ for column, (name, chosen) in zip(st.columns(2), points.items(), strict=False):
 if str(looked.verification.attrs.get("method")) == "stochastic_attention":
     st.page_link("35_calibrate.py", label="Find ν between these points, with its uncertainty", icon=":material/target:")
 
-st.html("<h2 class='nu-section'>What changes with ν</h2>")
+st.html(f"<h2 class='nu-section'>{'What changes with ν' if looked.uses_nu else 'What else to know of it'}</h2>")
 for pair in (("width_over_nu", "coverage_over_nu"), ("spread_skill_over_nu", "rmse_over_nu")):
     for column, figure in zip(st.columns(2), pair, strict=True):
         with column:
-            chart(figure, looked, narrow=True, on_point=choose)
+            chart(figure, looked, narrow=True, on_point=on_point)
 
 with st.expander("All numbers, with 95% intervals"):
     st.dataframe(table(looked), hide_index=True, width="stretch")

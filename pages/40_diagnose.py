@@ -29,6 +29,7 @@ second = left.selectbox(
     format_func=lambda nu: "no other ν" if not nu else f"ν = {nu}",
     key="second_nu",
     persist_state="session",
+    disabled=not others,
 )
 nus = looked.nu if not second or second == looked.nu else [looked.nu, second]
 with right:

@@ -85,6 +85,7 @@ with fourth:
         format_func=lambda nu: "no other ν" if not nu else f"ν = {nu}",
         key="map_second",
         persist_state="session",
+        disabled=not others,
     )
 names = MAPS[view]
 shown = st.pills(

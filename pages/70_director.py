@@ -5,7 +5,7 @@ from typing import Any
 import streamlit as st
 
 import engine
-from pages._parts import choice, director, results
+from pages._parts import choice, director, field_scores, results
 from pages._parts.cards import plain
 from pages._parts.chart import chart
 from pages._parts.classification import Classified, holds_director, looked_at, opened
@@ -30,6 +30,11 @@ def fields(run: Any) -> None:
     first = {"region": str(verification.region.values[0]), "lead_time": float(verification.lead_time[0])}
     looked = Looked(run.key, stamp_of(run.key), verification, best_nu(verification), variable=str(verification.variable.values[0]), **first)
     plain(f"“{run.title}”: each path through the student is one member of the ensemble.", "nu-lead")
+    other = field_scores.partner(run)
+    field_scores.beside(verification, verification_of(other.key) if other else None)
+    if other is None:
+        plain("No run of stochastic attention on the same forecasts is there to compare it with: the weather demo makes one.")
+        st.page_link("10_start.py", label="Go to the start page")
     if any(str(name).startswith("spectrum") for name in verification.data_vars):
         chart("member_spectrum", looked)
     else:

@@ -63,7 +63,7 @@ def judge(s: Selection, nu: int) -> Verdict:
 def headline(s: Selection) -> str:
     """The message of a PIT figure, for one or two ν."""
     if len(s.nus) == 1:
-        return f"At {s.label(s.nu)} the forecast {judge(s, s.nu).words}"
+        return f"{s.looked_at} the forecast {judge(s, s.nu).words}"
     return "; ".join(f"{s.label(n)} {judge(s, n).words}" for n in s.nus)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from engine.errors import SpecError
 from engine.figures._style import number, percent
-from engine.lexicon import title_of
+from engine.lexicon import at_nu, has_nu, title_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -66,12 +66,19 @@ class Selection:
         """The run's short key."""
         return str(self.verification.attrs.get("key", ""))[:8]
 
+    @property
+    def uses_nu(self) -> bool:
+        """Whether the run's method has a ν."""
+        return has_nu(self.verification.attrs)
+
     def label(self, nu: int) -> str:
         """`ν = 4`, or the method's name where a run has no ν."""
-        method = str(self.verification.attrs.get("method", "stochastic_attention"))
-        if method != "stochastic_attention" and self.verification.sizes.get("nu", 1) == 1:
-            return method.replace("_", " ")
-        return f"ν = {nu}"
+        return at_nu(self.verification.attrs, nu)
+
+    @property
+    def looked_at(self) -> str:
+        """What a sentence begins with: `At ν = 4`, or `With DIRECTOR`."""
+        return f"{'At' if self.uses_nu else 'With'} {self.label(self.nu)}"
 
     def subject(self, *, region: bool = True, nu: bool = True) -> str:
         """`Z500 geopotential height, 72 h ahead, global, ν = 4`."""

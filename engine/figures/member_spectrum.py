@@ -42,7 +42,7 @@ class MemberSpectrum(Charted):
         """Three lines and a band; the patch's wavenumber as a rule."""
         x = np.log10(table["wavenumber"].to_numpy(float))
         axis_x = log_axis("waves round the globe (zonal wavenumber)", table["wavenumber"].to_numpy(float), above=0.04, below=0.02)
-        axis_y = log_axis(f"power, ({pretty_units(s.units)})²" if pretty_units(s.units) else "power", self._drawn(table))
+        axis_y = log_axis(f"power ({_squared(pretty_units(s.units))})" if pretty_units(s.units) else "power", self._drawn(table))
         floor = (axis_y.range or (0.0, 1.0))[0]
         logs = {part: np.log10(np.maximum(table[part].to_numpy(float), 10.0**floor)).tolist() for part in PARTS}
         hover = [
@@ -111,6 +111,10 @@ class MemberSpectrum(Charted):
             f"{self.message(table, s)}. Zonal power for {s.subject(region=False)}, M = {s.members}. From wavenumber {first:g} on members "
             f"hold {number(members)} of the observed power, the frozen forecast {number(frozen)}. {ends}."
         )
+
+
+def _squared(units: str) -> str:
+    return f"{units}²" if units.isalpha() else f"({units})²"
 
 
 ENTRIES = (MemberSpectrum(),)

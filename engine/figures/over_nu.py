@@ -49,20 +49,24 @@ class OverNu(Charted):
         """Band, line and points; the ν looked at is ringed."""
         name = str(table.columns[1])
         x, values = positions(table["nu"]), table[name].tolist()
-        hover = [f"<b>{s.label(r[0])}</b><br>{between(*r[1:4])}<br>click to choose this ν" for r in table.itertuples(index=False)]
+        hint = "<br>click to choose this ν" if s.uses_nu else ""
+        hover = [f"<b>{s.label(r[0])}</b><br>{between(*r[1:4])}{hint}" for r in table.itertuples(index=False)]
+        ends = {end: table[f"{name}_{end}"].tolist() for end in ("low", "high")}  # a single point has a bar in place of the band
         layers: list[Layer] = [
             *self.references(s),
             Band(x, table[name + "_low"].tolist(), table[name + "_high"].tolist()),
             Line(x, values),
-            Points(x, values, size=8, hover=hover, values=table["nu"].tolist()),
+            Points(x, values, size=8, hover=hover, values=table["nu"].tolist() if s.uses_nu else None, **(ends if len(x) == 1 else {})),
         ]
-        if s.nu in table["nu"].tolist():
+        if s.uses_nu and s.nu in table["nu"].tolist():
             at = table["nu"].tolist().index(s.nu)
             layers.append(Points([x[at]], [values[at]], colour="second", symbol="ring", size=17))
         pad = 0.06 * (x[-1] - x[0] or 1.0)
-        axis_x = Axis("concentration ν  (small: strong noise, large: none)", (x[0] - pad, x[-1] + pad), x, [str(n) for n in table["nu"]])
+        label = "concentration ν  (small: strong noise, large: none)" if s.uses_nu else ""
+        ticks = [str(n) if s.uses_nu else s.label(n) for n in table["nu"]]
+        axis_x = Axis(label, (x[0] - pad, x[-1] + pad), x, ticks)
         panel = Panel(axis_x, self.axis_y(s, table), tuple(layers))
-        footer = s.footer(self.estimator, f"band: {s.bootstrap()}")
+        footer = s.footer(self.estimator, f"{'band' if len(x) > 1 else 'bar'}: {s.bootstrap()}")
         return Chart(self.message(table, s), s.subject(nu=False), footer, (panel,), height=380)
 
     def axis_y(self, s: Selection, table: Table) -> Axis:
@@ -77,7 +81,7 @@ class OverNu(Charted):
         values = "; ".join(f"{between(*rows[n])} at {s.label(n)}" for n in picked if n in rows)
         title = str(s.verification[name].attrs.get("title", name))
         return (
-            f"{self.message(table, s)}. {title[:1].upper()}{title[1:]} over ν for {s.subject(nu=False)}, M = "
+            f"{self.message(table, s)}. {title[:1].upper()}{title[1:]}{' over ν' if s.uses_nu else ''} for {s.subject(nu=False)}, M = "
             f"{s.members}{in_units(s.units if self.in_variable_units else '1')}: {values}."
         )
 
@@ -98,7 +102,7 @@ class WidthOverNu(OverNu):
         name = str(table.columns[1])
         row = table[table["nu"] == s.nu]
         value = float(row[name].iloc[0]) if len(row) else float(table[name].iloc[0])
-        return f"At {s.label(s.nu)} the 95% interval is {number(value)} {s.units} wide on average"
+        return f"{s.looked_at} the 95% interval is {number(value)} {s.units} wide on average"
 
     def axis_y(self, s: Selection, table: Table) -> Axis:
         """From zero: a width compares with none."""
@@ -146,7 +150,7 @@ class CoverageOverNu(OverNu):
         value, target = float(row[name].iloc[0]), s.nominal if level == 95 else level / 100
         low, high = float(row[name + "_low"].iloc[0]), float(row[name + "_high"].iloc[0])
         word = "as a perfect ensemble would" if low <= target <= high else "too few" if value < target else "more than it should"
-        return f"At {s.label(s.nu)} the {level}% interval holds {percent(value)} of the observations: {word}"
+        return f"{s.looked_at} the {level}% interval holds {percent(value)} of the observations: {word}"
 
     def axis_y(self, s: Selection, table: Table) -> Axis:
         """Shares."""
@@ -174,7 +178,7 @@ class SpreadSkillOverNu(OverNu):
             return self.title
         value, low, high = (float(row[f"spread_skill_ratio{end}"].iloc[0]) for end in ("", "_low", "_high"))
         word = "it matches the error" if low <= 1 <= high else "too small" if value < 1 else "too large"
-        return f"At {s.label(s.nu)} the spread is {percent(value)} of the error: {word}"
+        return f"{s.looked_at} the spread is {percent(value)} of the error: {word}"
 
     def axis_y(self, s: Selection, table: Table) -> Axis:
         """A pure number."""
@@ -210,7 +214,7 @@ class RmseOverNu(OverNu):
             return self.title
         change = float(row.iloc[0, 1]) / float(s.at("rmse_deterministic")) - 1
         word = "larger" if change > 0 else "smaller"
-        return f"At {s.label(s.nu)} the error of the ensemble mean is {percent(abs(change), 1)} {word} than the unperturbed model's"
+        return f"{s.looked_at} the error of the ensemble mean is {percent(abs(change), 1)} {word} than the unperturbed model's"
 
 
 ENTRIES = (WidthOverNu(), CoverageOverNu(), SpreadSkillOverNu(), RmseOverNu())

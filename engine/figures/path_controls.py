@@ -79,11 +79,12 @@ class PathControls(Classified):
                     Note(-ROOM * reach, y, f" {c.called(r['score'])}", colour=colour, bold=r["clear"]),
                     Note(ROOM * reach, y, said, colour=colour, anchor="right"),
                 ]  # fmt: skip
-            ticks = [-0.8 * reach, -1.0, 0.0, 1.0, 0.8 * reach]
-            label = "difference over its own uncertainty" if control == controls[-1] else ""
-            axis = Axis(label, (-ROOM * reach, ROOM * reach), ticks, ["← worse", "−1", "0", "1", "better →"])
+            ticks = [-0.8 * reach, 0.0, 0.8 * reach]
+            axis = Axis("", (-ROOM * reach, ROOM * reach), ticks, ["← worse", "no difference", "better →"])
             panels.append(Panel(axis, Axis("", (-0.5, top), [], []), tuple(layers), f"against {c.short(control)}", row=index))
-        footer = c.footer(f"{c.name()} less its control; right: better", f"bars: paired {c.bootstrap()}", entries=[c.entry, *controls])
+        footer = c.footer(
+            f"{c.name()} less its control, each row on a scale of its own", f"bars: paired {c.bootstrap()}", entries=[c.entry, *controls]
+        )
         chance = f"of {len(table)} intervals {self._chance(len(table))} miss zero by chance"
         about = f"{c.subject()} · grey rings: no difference to be seen · {chance}"
         height = 130 + len(controls) * (62 + 29 * int(table["control"].value_counts().max()))

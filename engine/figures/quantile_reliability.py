@@ -66,9 +66,9 @@ class QuantileReliability(Charted):
             return self.title
         row = part.loc[(part["frequency"] - part["level"]).abs().idxmax()]
         if bool(((part["low"] <= part["level"]) & (part["level"] <= part["high"])).all()):
-            return f"At {s.label(s.nu)} forecast quantiles happen as often as they say"
+            return f"{s.looked_at} forecast quantiles happen as often as they say"
         only = "only " if row["frequency"] < row["level"] else ""
-        return f"At {s.label(s.nu)} {only}{percent(row['frequency'])} of observations lie below the {percent(row['level'])} quantile"
+        return f"{s.looked_at} {only}{percent(row['frequency'])} of observations lie below the {percent(row['level'])} quantile"
 
     def words(self, table: Table, s: Selection) -> str:
         """Largest gap, and the outer levels."""

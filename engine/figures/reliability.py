@@ -80,14 +80,14 @@ class Reliability(Charted):
             return self.title
         outside = self._outside(table[table["nu"] == s.nu])
         if outside < 0.1:
-            return f"At {s.label(s.nu)} event probabilities are reliable within sampling noise"
+            return f"{s.looked_at} event probabilities are reliable within sampling noise"
         part = table[table["nu"] == s.nu]
         gap, tilt = float(np.average((part["frequency"] - part["probability"]).abs(), weights=part["weight"])), self._tilt(part)
         slight = "slightly " if gap < 0.05 else ""
         word = "off the diagonal"
         if abs(tilt) > 0.01:
             word = "over-confident: too near 0 and 100%" if tilt < 0 else "under-confident: too near the middle"
-        return f"At {s.label(s.nu)} event probabilities are {slight}{word}"
+        return f"{s.looked_at} event probabilities are {slight}{word}"
 
     @staticmethod
     def _outside(part: Table) -> float:

@@ -87,12 +87,12 @@ class SpreadSkill(Charted):
             return self.title
         inside = (table["error_low"] <= table["spread"]) & (table["spread"] <= table["error_high"])
         if inside.mean() >= 0.9:
-            return f"At {s.label(s.nu)} the ensemble is wrong by as much as it says"
+            return f"{s.looked_at} the ensemble is wrong by as much as it says"
         ratio = self._ratio(table)
         word = "smaller" if ratio < 0.98 else "larger" if ratio > 1.02 else None
         if word is None:
-            return f"At {s.label(s.nu)} spread matches error on average, but not place by place"
-        return f"At {s.label(s.nu)} the spread is {word} than the error ({percent(ratio)} of it)"
+            return f"{s.looked_at} spread matches error on average, but not place by place"
+        return f"{s.looked_at} the spread is {word} than the error ({percent(ratio)} of it)"
 
     def words(self, table: Table, s: Selection) -> str:
         """Overall ratio, and the least and most unsure groups."""

@@ -64,10 +64,11 @@ class TradeOff(Charted):
         names = [
             s.label(n) + (f" · {p}" if p else "") if n in shown else "" for n, p in zip(table["nu"], table["operating_point"], strict=True)
         ]
+        hint, ring = (self.hint, self.ring) if s.uses_nu else ("", "")
         hover = [
             f"<b>{s.label(r.nu)}</b><br>CRPS {between(r.crps_fair, r.crps_fair_low, r.crps_fair_high)}{units}<br>"
             f"{'W₁(PIT)' if y == 'w1_pit' else 'coverage error'} "
-            f"{between(getattr(r, y), getattr(r, y + '_low'), getattr(r, y + '_high'))}{self.hint}"
+            f"{between(getattr(r, y), getattr(r, y + '_low'), getattr(r, y + '_high'))}{hint}"
             for r in table.itertuples()
         ]
         x_range, y_range = _range(table, "crps_fair", 0.16), _range(table, y, 0.1)
@@ -80,12 +81,12 @@ class TradeOff(Charted):
         error = {end: table[name].where(table["nu"].isin(shown)).tolist() for end, name in ends.items()}
         layers: list[Layer] = [
             Line(xs, ys, colour="muted", width=1.4),
-            Points(xs, ys, colour="accent", size=9, hover=hover, values=table["nu"].tolist() if self.hint else None, **error),
+            Points(xs, ys, colour="accent", size=9, hover=hover, values=table["nu"].tolist() if hint else None, **error),
         ]
         marked = [(p, x, v) for p, x, v in zip(table["operating_point"], xs, ys, strict=True) if p]
         layers += [Points([x], [v], colour="good", symbol="star" if "calibration" in p else "diamond", size=14) for p, x, v in marked]
         now = table[table["chosen"]]
-        if self.ring:
+        if ring:
             layers.append(Points(now["crps_fair"].tolist(), now[y].tolist(), colour="second", symbol="ring", size=20))
         bold = [f"<b>{n}</b>" if p or c else n for n, p, c in zip(names, table["operating_point"], table["chosen"], strict=True)]
         layers.append(Points(xs, ys, colour="ink", symbol="none", size=14, text=bold, place=places))
@@ -97,7 +98,7 @@ class TradeOff(Charted):
             label = f"coverage of the 95% interval minus {percent(s.nominal, 1)}"
         panel = Panel(Axis(f"error: fair CRPS{units}", x_range), Axis(label, y_range, percent=y != "w1_pit"), tuple(layers))
         footer = s.footer("CRPS: fair estimator", f"bars on both axes: {s.bootstrap()}")
-        subtitle = f"{s.subject(nu=False)} · one point per ν{f'; {self.ring}' if self.ring else ''}"
+        subtitle = s.subject(nu=False) + (f" · one point per ν{f'; {ring}' if ring else ''}" if s.uses_nu else "")
         if int(best["nu"]) != honest:
             subtitle += f" · lowest on this data: {s.label(int(best['nu']))}"
         return Chart(title, subtitle, footer, (panel,), height=520)
@@ -114,6 +115,10 @@ class TradeOff(Charted):
 
     def message(self, s: Selection, best: int, sharp: int, table: Table) -> str:
         """Both operating points, and what the honest one costs in error where both were scored."""
+        if not s.uses_nu:
+            y = str(table.columns[4])
+            name = "miscalibration" if y == "w1_pit" else "coverage error"
+            return f"{s.label(best)}: error {number(table['crps_fair'].iloc[0])}{in_units(s.units)}, {name} {number(table[y].iloc[0])}"
         if best == sharp:
             return f"{s.label(best)} is both calibration first and score oriented"
         rows = table.set_index("nu")["crps_fair"]
@@ -130,6 +135,10 @@ class TradeOff(Charted):
         name = "W₁(PIT)" if y == "w1_pit" else "coverage error"
         best, sharp = table.loc[table[y].abs().idxmin()], table.loc[table["crps_fair"].idxmin()]
         units = f" {pretty_units(s.units)}".rstrip()
+        if not s.uses_nu:
+            score = f"{name} {between(best[y], best[y + '_low'], best[y + '_high'])}"
+            error = f"fair CRPS {between(best['crps_fair'], best['crps_fair_low'], best['crps_fair_high'])}{units}"
+            return f"{s.label(s.nu)} for {s.subject(nu=False)}, M = {s.members}: {score}, {error}."
         text = (
             f"Trade-off over {len(table)} values of ν for {s.subject(nu=False)}, M = {s.members}. Smallest |{name}| at "
             f"{s.label(int(best['nu']))}: "

@@ -191,6 +191,8 @@ def _described(
         "seed": spec.seed,
         "cases": len(plan.cases[0]),
         "method": spec.method,
+        "method_title": plan.method.title,
+        "uses_nu": int(plan.method.uses_nu),
         "estimator": "fair CRPS; quantile intervals from linear quantiles of the members",
         "version": engine.__version__,
         "checkpoint_revision": plan.backbone.revision,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import ExportError, SpecError
-from engine.lexicon import title_of
+from engine.lexicon import at_nu, has_nu, title_of
 from engine.registry import get
 from engine.runs.picture import describe, export
 from engine.runs.rows import COLUMNS, document
@@ -62,19 +62,20 @@ def _page(verification: "xr.Dataset") -> str:
         f"{title_of(answer['variable'])}, {answer['lead_hours']:g} h ahead, {answer['cases']} cases, M = {verification.attrs['members']}"
     )
     at = next(r for r in answer["rows"] if r["nu"] == nu)
-    says = ""
+    uses_nu, name = has_nu(verification.attrs), at_nu(verification.attrs, nu)
+    lead, says = f"{'At' if uses_nu else 'With'} {html.escape(name)}", ""
     if "coverage_95" in at:
         says = (
-            f"<p>At ν = {nu} the central 95 % interval holds <b>{at['coverage_95']['value']:.0%}</b> of what was observed; "
+            f"<p>{lead} the central 95 % interval holds <b>{at['coverage_95']['value']:.0%}</b> of what was observed; "
             f"a perfect ensemble of this size would hold {answer['nominal_95']:.0%}.</p>"
         )
     parts = [
         f"<h1>{html.escape(title)}</h1><p>{html.escape(where)}</p>",
         says,
-        "<h2>How much to trust it, over ν</h2>",
+        f"<h2>How much to trust it{', over ν' if uses_nu else ''}</h2>",
         *(_figure(verification, key) for key in OVERVIEW),
-        _table(answer),
-        f"<h2>At ν = {nu}</h2>",
+        _table(answer, "ν" if uses_nu else html.escape(name)),
+        f"<h2>{lead}</h2>",
         *(_figure(verification, key, nu=nu) for key in AT_NU),
         "<h2>How it was made</h2>",
         f"<pre>{html.escape(verification.attrs['command'])}</pre>",
@@ -102,14 +103,15 @@ def _figure(verification: "xr.Dataset", key: str, **select: Any) -> str:
     return f'<figure><img alt="{words}" src="data:image/svg+xml;base64,{drawn}"><figcaption>{words}</figcaption></figure>'
 
 
-def _table(answer: dict[str, Any]) -> str:
-    head = "".join(f"<th>{c}</th>" for c in ("ν", *COLUMNS))
+def _table(answer: dict[str, Any], first: str) -> str:
+    """`first`: "ν", or the name of a method that has none."""
+    head = "".join(f"<th>{c}</th>" for c in ("ν" if first == "ν" else "method", *COLUMNS))
     body = ""
     for r in answer["rows"]:
         cells = "".join(
             f"<td>{r[c]['value']:.4g}<br><span class=small>{r[c]['low']:.4g} … {r[c]['high']:.4g}</span></td>" if c in r else "<td>–</td>"
             for c in COLUMNS
         )
-        body += f"<tr><td>{r['nu']}</td>{cells}</tr>"
+        body += f"<tr><td>{r['nu'] if first == 'ν' else first}</td>{cells}</tr>"
     below = "<p class=small>below each value: its 95 % block-bootstrap interval</p>"
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}"

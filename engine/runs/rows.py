@@ -45,6 +45,7 @@ def document(verification: "xr.Dataset") -> dict[str, Any]:
         "deterministic": reference,
         "operating_points": json.loads(verification.attrs["operating_points"]),
         "method": verification.attrs["method"],
+        "method_title": verification.attrs.get("method_title", verification.attrs["method"]),
         "command": verification.attrs["command"],
         "changes": json.loads(verification.attrs.get("changes", "[]")),
         "notes": json.loads(verification.attrs.get("notes", "[]")),
@@ -60,7 +61,7 @@ def table(document: dict[str, Any]) -> str:
     head = ["method" if other else "ν", *COLUMNS, "seconds"]
     lines = [
         [
-            document["method"] if other else str(r["nu"]),
+            document.get("method_title", document["method"]) if other else str(r["nu"]),
             *(f"{r[c]['value']:.4g}" if c in r else "–" for c in COLUMNS),
             f"{r['seconds']:.1f}",
         ]

@@ -25,8 +25,9 @@
                   latitude, longitude: shares), valid_map (lead_time, variable, latitude, longitude: share of valid cases)
     cost          seconds (nu)
     valid         valid_fraction (region, lead_time, variable)
-    attrs         key, command, spec (JSON), members, seed, cases, method, estimator, version, checkpoint_revision,
-                  dataset_fingerprint, nominal_95 (what a perfect ensemble of this M covers with linear quantiles),
+    attrs         key, command, spec (JSON), members, seed, cases, method, method_title, uses_nu (0: the one value on `nu` means
+                  nothing), estimator, version, checkpoint_revision, dataset_fingerprint,
+                  nominal_95 (what a perfect ensemble of this M covers with linear quantiles),
                   operating_points (JSON: {"calibration_first": {"nu", "chosen_on", "rule"}, "score_oriented": …}),
                   block_length (cases), bootstrap (replicates), regions (JSON: name → [south, north, west, east]), title
     units         attrs["units"] of every variable-valued array is "" where it depends on `variable`; `unit` (variable) holds it

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 import engine
+from engine.lexicon import has_nu
 from pages._parts import choice
 from pages._parts.cards import empty, plain
 from pages._parts.missing import other_run, unknown
@@ -49,11 +50,16 @@ class Looked:
         v = self.verification
         valid = float(v["valid_fraction"].sel(**self.where)) if "valid_fraction" in v else float("nan")
         return {
-            "ν looked at": self.nu,
+            "ν looked at": self.nu if self.uses_nu else None,
             "Estimator": v.attrs.get("estimator"),
             "Valid data": percent(valid) if valid == valid else None,
             "Intervals": f"block bootstrap, blocks of {v.attrs.get('block_length')} cases, {v.attrs.get('bootstrap')} draws",
         }
+
+    @property
+    def uses_nu(self) -> bool:
+        """Whether the run's method has a ν at all."""
+        return has_nu(self.verification.attrs)
 
     @property
     def grid(self) -> list[int]:
@@ -68,9 +74,13 @@ def best_nu(verification: "xr.Dataset") -> int:
     return int(chosen) if chosen in grid else grid[len(grid) // 2]
 
 
-def header(title: str, claim: str, *, region: bool = True) -> Looked:
-    """Draw the strip and return what is chosen; where there is nothing to show, say why and end the page."""
-    st.html(f"<h1 class='nu-title'>{title}</h1><p class='nu-claim'>{claim}</p>")
+def header(title: str, claim: str, *, region: bool = True, without_nu: tuple[str, str] | None = None) -> Looked:
+    """Draw the strip and return what is chosen; where there is nothing to show, say why and end the page.
+
+    `without_nu`: title and claim for a run whose method has no ν.
+    """
+    top = st.empty()
+    top.html(_head(title, claim))
     key = _run()
     state = engine.progress(key)
     if state.status in LIVE:
@@ -80,6 +90,8 @@ def header(title: str, claim: str, *, region: bool = True) -> Looked:
         ended_badly(key)
         st.stop()
     verification = verification_of(key)
+    if without_nu and not has_nu(verification.attrs):
+        top.html(_head(*without_nu))
     with st.container(key="strip"):
         places = st.columns([3, 2, 2, 1], vertical_alignment="bottom")
         with places[0]:
@@ -92,10 +104,14 @@ def header(title: str, claim: str, *, region: bool = True) -> Looked:
             where["lead_time"] = _pick(
                 "lead_time", "Lead time", [float(v) for v in verification.lead_time.values], lambda hours: f"{hours:g} h"
             )
-        nu = _pick_nu(verification)
+        nu = _pick_nu(verification) if has_nu(verification.attrs) else best_nu(verification)
     return Looked(
         key, stamp_of(key), verification, nu, where.get("region", str(verification.region.values[0])), where["lead_time"], where["variable"]
     )
+
+
+def _head(title: str, claim: str) -> str:
+    return f"<h1 class='nu-title'>{title}</h1><p class='nu-claim'>{claim}</p>"
 
 
 def _run() -> str:

@@ -45,7 +45,7 @@ def lineage(looked: Shown) -> None:
     spec = json.loads(v.attrs.get("spec") or "{}")
     facts = {
         "Run": v.attrs.get("key"),
-        "Method": str(v.attrs.get("method", "")).replace("_", " "),
+        "Method": v.attrs.get("method_title") or str(v.attrs.get("method", "")).replace("_", " "),
         "Members M": v.attrs.get("members"),
         "Cases": v.attrs.get("cases"),
         "Seed": v.attrs.get("seed"),

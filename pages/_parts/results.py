@@ -61,6 +61,9 @@ def about(run: Any) -> str:
         return f"classification: {count} method{'s' if count != 1 else ''} · M = {run.spec.get('members', '?')}"
     if is_calibration(run):
         return "calibration: chooses ν"
+    if (method := run.spec.get("method", "stochastic_attention")) != "stochastic_attention":
+        titles = {entry.key: entry.title for entry in engine.catalogue("methods")}
+        return f"{titles.get(method, method)} · M = {run.spec.get('members', '?')}"
     return f"ν = {', '.join(map(str, run.spec.get('nu', ())))} · M = {run.spec.get('members', '?')}"
 
 

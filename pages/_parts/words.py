@@ -4,6 +4,8 @@ import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from engine.lexicon import at_nu, has_nu
+
 if TYPE_CHECKING:
     import xarray as xr
 
@@ -68,9 +70,10 @@ def headline(verification: "xr.Dataset", nu: int, **where: Any) -> str:
     """What a run at one ν says, in one plain sentence."""
     at = verification.sel(nu=nu, **where)
     members, unit = int(verification.attrs["members"]), str(at["unit"].item())
+    name, word = at_nu(verification.attrs, nu), "at" if has_nu(verification.attrs) else "by"
     if "coverage_95" not in at or "width_95" not in at:  # a run may have been asked for fewer scores
-        return f"An ensemble of {members} at ν = {nu}; this run was not asked for coverage and width."
+        return f"An ensemble of {members} {word} {name}; this run was not asked for coverage and width."
     covered, nominal = float(at["coverage_95"]), float(verification.attrs["nominal_95"])
-    text = f"At ν = {nu}, the 95% ranges held what was observed {percent(covered)} of the time"
+    text = f"{'At' if word == 'at' else 'With'} {name}, the 95% ranges held what was observed {percent(covered)} of the time"
     text += f", where a perfect ensemble of {members} reaches {percent(nominal)}"
     return f"{text}; they are {number(float(at['width_95']))} {unit} wide on average."

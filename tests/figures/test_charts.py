@@ -240,3 +240,17 @@ def test_a_region_without_valid_points_is_refused(verification):
     empty["crps_fair"] = empty["crps_fair"].where(empty["region"] != "europe")
     with pytest.raises(SpecError, match="europe"):
         get("figures", "trade_off").data(empty, region="europe")
+
+
+@pytest.mark.parametrize("key", ["trade_off", "width_over_nu", "coverage_over_nu", "spread_skill_over_nu", "rmse_over_nu", "pit_histogram"])
+def test_a_method_without_nu_stands_by_its_name(key, verification):
+    """Its one value on the axis of ν means nothing: neither spoken of, nor an axis, nor to be clicked."""
+    alone = verification.isel(nu=[3])
+    alone = alone.assign_attrs(method="director", method_title="DIRECTOR", uses_nu=0, operating_points="{}")
+    figure = get("figures", key)
+    drawn, words = figure.screen(alone), figure.describe(alone)
+    shown = json.dumps(drawn.to_plotly_json(), default=str, ensure_ascii=False)
+    assert "DIRECTOR" in shown and "DIRECTOR" in words
+    assert "ν" not in words and "ν" not in shown
+    assert all(t.customdata is None for t in drawn.data) or key == "pit_histogram"
+    assert "ν = 8" in figure.describe(verification, nu=8)

@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 
 from engine.runs import store
 from engine.runs.spec import parse_spec
-from pages._parts import director
+from pages._parts import director, field_scores
 from pages._parts.classification import Classified
 from pages._parts.director_form import student_spec
 from tests.pages import driven
@@ -154,6 +154,7 @@ def test_on_fields_its_spectrum_is_shown_with_the_way_to_the_usual_pages(finishe
         spec = json.loads(connection.execute("SELECT spec FROM runs WHERE key = ?", (finished_run,)).fetchone()["spec"])
     store.update(finished_run, spec=json.dumps(spec | {"method": "director"}))
     at = visit(run=finished_run)
+    assert "No run of stochastic attention on the same forecasts" in text_of(at)
     assert "This run kept no spectra" in text_of(at) and not charts(at)
     path = store.folder(finished_run) / "verification.nc"
     with xr.open_dataset(path, engine="h5netcdf") as file:
@@ -168,3 +169,38 @@ def test_on_fields_its_spectrum_is_shown_with_the_way_to_the_usual_pages(finishe
     assert "This did not work" not in text_of(at) and len(charts(at)) == 1
     at.button(key="to_40_diagnose.py").click().run()
     assert at.query_params["run"] == finished_run and len(charts(at)) >= 5
+
+
+def test_on_fields_it_stands_beside_stochastic_attention_on_the_same_forecasts(home: Path, tmp_path: Path) -> None:
+    data, _ = fake("fake_verification")
+    mine = data.isel(nu=[3]).assign_attrs(method="director", method_title="DIRECTOR", uses_nu=0, operating_points="{}", members=20)
+    with pytest.MonkeyPatch.context() as patch:
+        seen: list[str] = []
+        patch.setattr(field_scores.st, "html", seen.append)
+        patch.setattr(field_scores, "plain", seen.append)
+        field_scores.beside(mine, data)
+        alone = len(seen)
+        field_scores.beside(mine, None)
+    table, below = seen[0], seen[1]
+    points = {p["nu"] for p in json.loads(data.attrs["operating_points"]).values()}
+    assert table.count("<tr>") == 2 + len(points) and "DIRECTOR" in table
+    assert all(f"Stochastic attention, ν = {nu} (" in table for nu in points)
+    first = data.isel(region=0, lead_time=0, variable=0)
+    assert f"{float(first['crps_fair'].isel(nu=3)):.3g}<small>" in table
+    assert "Perfect with 20 members: 87% inside" in below
+    assert seen[alone].count("<tr>") == 2, "without a partner its own row alone"
+
+
+def test_only_the_same_forecasts_are_set_beside_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from types import SimpleNamespace
+
+    shared = {"checkpoint": "a", "data": ["b"], "members": 20, "method": "stochastic_attention"}
+    runs = [
+        SimpleNamespace(key=str(i), status=status, spec=shared | change)
+        for i, (status, change) in enumerate(
+            [("done", {"members": 5}), ("running", {}), ("done", {"posthoc": "isotonic"}), ("done", {"method": "director"}), ("done", {})]
+        )
+    ]
+    monkeypatch.setattr(field_scores, "runs_that", lambda *, calibrate: runs)
+    found = field_scores.partner(SimpleNamespace(spec=shared | {"method": "director"}))
+    assert found is not None and found.key == "4"

@@ -252,3 +252,21 @@ def test_a_run_that_was_asked_for_few_scores_still_has_its_pages(finished_run: s
         at = visit(page, run=finished_run, nu="8")
         assert not at.exception
         assert "A fault of this program" not in text_of(at)
+
+
+@pytest.mark.parametrize("page", RESULT_PAGES)
+def test_a_method_without_nu_has_no_nu_to_choose(finished_run: str, page: str) -> None:
+    import xarray as xr
+
+    path = store.folder(finished_run) / "verification.nc"
+    with xr.open_dataset(path, engine="h5netcdf") as file:
+        data = file.load().isel(nu=[3]).assign_attrs(method="director", method_title="DIRECTOR", uses_nu=0, operating_points="{}")
+    path.unlink()  # a hard link that the other tests share: it is replaced, never written into
+    data.to_netcdf(path, engine="h5netcdf")
+    at = visit(page, run=finished_run)
+    said = text_of(at)
+    assert not at.exception and "This did not work" not in said
+    assert "pick_nu" not in {p.key for p in at.pills} and "ν = 8" not in said
+    assert all("ν = 8" not in drawn for drawn in charts(at)) and any("DIRECTOR" in drawn for drawn in charts(at))
+    if page == "30_sweep.py":
+        assert "no ν to choose" in said and "What changes with ν" not in said

@@ -169,4 +169,4 @@ def test_a_method_without_nu_is_told_by_its_name(home, spec, fit) -> None:
 
     answer = document(jobs.run(spec(method="director", params=FEW, fit=(fit,), calibrate=())))
     assert answer["operating_points"] == {} and answer["method"] == "director"
-    assert "director" in table(answer).splitlines()[2] and "ν" not in table(answer)
+    assert "DIRECTOR" in table(answer).splitlines()[2] and "ν" not in table(answer)
