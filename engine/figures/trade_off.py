@@ -118,7 +118,8 @@ class TradeOff(Charted):
         if not s.uses_nu:
             y = str(table.columns[4])
             name = "miscalibration" if y == "w1_pit" else "coverage error"
-            return f"{s.label(best)}: error {number(table['crps_fair'].iloc[0])}{in_units(s.units)}, {name} {number(table[y].iloc[0])}"
+            error = f"{number(table['crps_fair'].iloc[0])} {pretty_units(s.units)}".rstrip()
+            return f"{s.label(best)}: error {error}, {name} {number(table[y].iloc[0])}"
         if best == sharp:
             return f"{s.label(best)} is both calibration first and score oriented"
         rows = table.set_index("nu")["crps_fair"]
