@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from engine.backbones._encoder_file import write_encoder
-    from engine.backbones._open import inspect_checkpoint, open_checkpoint, write_checkpoint, write_classifier
+    from engine.backbones._open import inspect_checkpoint, open_checkpoint, tasks_of, write_checkpoint, write_classifier
     from engine.backbones._stack_of import stack_of
     from engine.backbones.text_encoder import make_vocabulary, new_text_encoder
     from engine.backbones.vit import new_vit
@@ -17,6 +17,7 @@ __all__ = [
     "new_vit",
     "open_checkpoint",
     "stack_of",
+    "tasks_of",
     "write_checkpoint",
     "write_classifier",
     "write_encoder",

@@ -57,6 +57,11 @@ def open_checkpoint(path: str | Path, *, weights: str | None = None, backbone: s
     return entry(state, facts, place, stripped=stripped, outside=outside, **architecture)
 
 
+def tasks_of(path: str | Path) -> frozenset[str]:
+    """What the model of a checkpoint is for, "fields" or "classification", by its keys alone. Raises CheckpointError for unknown ones."""
+    return frozenset(_find(path, None, None)[0].tasks)
+
+
 def inspect_checkpoint(path: str | Path, *, weights: str | None = None, **architecture: Any) -> dict[str, Any]:
     """What `open_checkpoint` would say, also where something is still unknown (the head count) and it would refuse.
 

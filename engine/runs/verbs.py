@@ -84,17 +84,16 @@ def classify_here(spec: Any, out: Path | None, as_json: bool) -> None:
     show(answer, as_json, rows.table(answer))
 
 
-def is_classifier(checkpoint: Path, architecture: dict[str, Any]) -> bool:
+def is_classifier(checkpoint: Path) -> bool:
     """Whether a checkpoint holds a model of class labels; raises as opening it does where it holds no known model at all."""
-    from engine.backbones import inspect_checkpoint
-    from engine.registry import get
+    from engine.backbones import tasks_of
 
-    return "classification" in get("backbones", inspect_checkpoint(checkpoint, **architecture)["backbone"]).tasks
+    return "classification" in tasks_of(checkpoint)
 
 
 def _refuse_classifier(spec: Any) -> None:
     """A sweep or a calibration of class labels is none: say where they are run."""
-    if is_classifier(spec.checkpoint, spec.architecture):
+    if is_classifier(spec.checkpoint):
         data = f" --data {spec.data[0]}"
         raise SpecError(
             f"checkpoint {spec.checkpoint.name}",
@@ -147,7 +146,7 @@ def run_spec(given: dict[str, Any]) -> Any:
     from engine.runs.spec import parse_spec
 
     given = {n: v for n, v in given.items() if n not in ("out", "as_json", "spec", "context")}
-    checkpoint, facts = given.get("checkpoint"), mapping(given.get("architecture"), "architecture")
+    checkpoint = given.get("checkpoint")
     if checkpoint is None:
         beside = sorted({"data", *FIELDS} & set(given))
         if beside:
@@ -159,7 +158,7 @@ def run_spec(given: dict[str, Any]) -> Any:
         return classify_demo_spec(**_of_labels(given))
     if not given.get("data"):
         raise SpecError("run", found="no --data", expected="labelled files or fields to verify on", remedy="Name --data FILE.")
-    classifier = is_classifier(checkpoint, facts)
+    classifier = is_classifier(checkpoint)
     strange = [n for n in (FIELDS if classifier else LABELS) if n in given]
     if strange:
         raise SpecError(
