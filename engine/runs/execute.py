@@ -55,11 +55,13 @@ def execute(spec: AnySpec, folder: Path, report: OnProgress, finished: Callable[
     whole = {s.name for s in shards if pieces.load(place / f"{s.name}.npz", [c.id for c in s.cases]) is not None}
     done = sum(plan.work(s) for s in shards if s.name in whole)
     report(done, total, "resumed" if done else "started")
-    landscape, states, done = _learn(plan, folder, done, total, report, finished)
+    made = [done]  # shared with the landscape, which computes once more what it needs when all shards are there
+    landscape, states = _learn(plan, folder, made, total, report, finished)
     for shard in (s for s in shards if s.name not in whole):
-        run_shard(plan, shard, place, states, lambda fresh, message, base=done: report(base + fresh, total, message))
-        done += plan.work(shard)
+        run_shard(plan, shard, place, states, lambda fresh, message, base=made[0]: report(base + fresh, total, message))
+        made[0] += plan.work(shard)
         finished()
+    made[0] = total
     report(total, total, "verifying")
     with pieces.writing(folder):
         finish(plan, shards, folder, landscape, states)
@@ -81,12 +83,12 @@ def learned(plan: Plan, folder: Path, report: OnProgress) -> Plan:
 
 
 def _learn(
-    plan: Plan, folder: Path, done: int, total: int, report: OnProgress, finished: Callable[[], None]
-) -> tuple[Landscape | None, States, int]:
-    """The calibration split at each ν of the grid: small, and says early if something is wrong."""
+    plan: Plan, folder: Path, made: list[int], total: int, report: OnProgress, finished: Callable[[], None]
+) -> tuple[Landscape | None, States]:
+    """The calibration split at each ν of the grid: small, and says early if something is wrong. `made`: the work done so far."""
     if not plan.learning:
-        return None, {}, done
-    made = [done]
+        return None, {}
+    done = made[0]
 
     def tick(members: int, message: str) -> None:
         made[0] += members
@@ -104,7 +106,7 @@ def _learn(
             finished()
         made[0] = done + (k + 1) * a_nu
     report(made[0], total, "calibration cases done")
-    return landscape, states, made[0]
+    return landscape, states
 
 
 def posthoc_states(plan: Plan, folder: Path, landscape: Landscape, nu: int) -> dict[tuple[int, str], State]:

@@ -190,3 +190,14 @@ def test_nan_members_on_the_calibration_split_are_refused_too(home, spec, monkey
     with pytest.raises(EngineError, match=r"model output.*not finite"):
         jobs.run(wanted)
     assert list((store.folder(wanted.resolved().key()) / "shards").glob("*.npz")) == []
+
+
+def test_progress_never_goes_back(home, spec) -> None:
+    """Also not while the operating points are chosen, which looks once more at calibration cases when all shards are there."""
+    seen = []
+    key = jobs.run(spec(), lambda done, total, message: seen.append((done, total))).attrs["key"]
+    known = [done for done, total in seen if total]
+    assert known == sorted(known) and known[-1] == seen[-1][1] > 0
+    with store.table() as connection:
+        row = store.row(connection, key)
+    assert row["done"] == row["total"] == known[-1]
