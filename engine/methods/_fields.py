@@ -69,7 +69,7 @@ def loss_function(
         with torch.no_grad():
             start, context = student.start(inputs)
         if alone and mean + var > 0:
-            return matching(student, teacher.path(inputs, (start, context)), params.loss, mean, var).float()
+            return matching(student, teacher.path(inputs, (start, context)), params.matched_by, mean, var).float()
         size = params.paths if params.noise != "none" else 1
         rows = start.repeat(size, 1, 1)
         last = student.rollout(rows, context, [torch.randn_like(rows) for _ in range(student.transition.steps)])[-1]
@@ -83,7 +83,7 @@ def loss_function(
         total = task * (scores * outputs).sum(1).mean()
         if mean + var > 0:
             path = teacher.path(inputs, (start, context))
-            total = total + matching(student, path, params.loss, mean, var).float()
+            total = total + matching(student, path, params.matched_by, mean, var).float()
         return total
 
     return loss

@@ -7,10 +7,10 @@ classes the mean of their softmaxes, for fields an ensemble of S members.
 Controls that show whether input-dependent noise is real: noise "none" (σ = 0), noise "constant" (one σ a step), matching off (L₂ alone).
 
     λ (mean/var/task)   softmax teacher .8/0/.2; KEP-SVGP and SGPA .4/.2/.4 for images, .5/.2/.3 for text [paper]; fields .5/0/.5
-    KL                  weighs λ_mean + λ_var (our choice; the paper weighs the two parts of W₂²)
-    fields              matched by W₂ with λ_var = 0, after a first share of the training that matches alone (our choices). Beside a teacher
-                        without noise the KL makes σ the size of the distillation error, which is no forecast's uncertainty: a student of
-                        the demo that was matched so learned nothing but climatology. So σ is learned from the fair CRPS.
+    L₁                  the KL beside a teacher that has a covariance; it weighs λ_mean + λ_var (our choice). Beside a teacher without
+                        noise ("none") W₂ with λ_var = 0, as the authors' code has it: the KL would make σ the size of the distillation
+                        error, which is nobody's uncertainty. So σ is learned from the task alone. `loss` chooses the other.
+    fields              a first share of the training matches alone (our choice)
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,13 +45,20 @@ class _Shared(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     noise: Literal["learned", "constant", "none"] = Field(default="learned", description="σ by input, one σ a step, or none (controls)")
     matching: bool = Field(default=True, description="match the teacher's transitions (L₁); off: the task alone (control)")
-    loss: Literal["kl", "w2"] = Field(default="kl", description="how transitions are matched: KL, or the parts of W₂²")
+    loss: Literal["kl", "w2"] | None = Field(
+        default=None, description="how transitions are matched: KL, or the parts of W₂²; default: KL beside a teacher with noise, else W₂"
+    )
     lambda_mean: float | None = Field(default=None, ge=0, le=1, description="weight of the means; default: by the kind of teacher")
     lambda_var: float | None = Field(default=None, ge=0, le=1, description="weight of the variances")
     lambda_task: float | None = Field(default=None, ge=0, le=1, description="weight of the task's loss")
     epochs: int = Field(default=40, ge=1, le=1000, description="passes over the fit data")
     lr: float = Field(default=1e-3, gt=0, le=1, description="largest learning rate (Adam, cosine to 1e-5)")
     patience: int = Field(default=0, ge=0, description="stop after so many epochs without a better validation; 0: never")
+
+    @property
+    def matched_by(self) -> str:
+        """The form of L₁: what was asked for, else by whether the teacher has noise."""
+        return self.loss or ("w2" if getattr(self, "covariance", "none") == "none" else "kl")
 
     def weights(self, kind: str) -> tuple[float, float, float]:
         """λ of means, variances and task; L₁ off leaves the task alone."""
@@ -82,7 +89,6 @@ class Director(Method, Classifies):
         """How a field model's student is distilled, and how its last step is drawn."""
 
         covariance: Literal["none"] = Field(default="none", description="the teacher's noise")
-        loss: Literal["kl", "w2"] = Field(default="w2", description="how transitions are matched: KL, or the parts of W₂²")
         alone: float = Field(default=0.2, ge=0, le=0.9, description="first share of the training that matches the teacher alone")
         mlp_ratio: float = Field(default=1.0, gt=0, le=8, description="width of the transition's MLP over its own")
         last: Literal["low_rank", "none"] = Field(default="low_rank", description="noise of the last step: shared modes, or none")
@@ -130,7 +136,7 @@ class Director(Method, Classifies):
             eps = [torch.randn_like(x) for _ in range(student.transition.steps)]
             loss = task * F.cross_entropy(student.tail(student.rollout(x, context, eps)[-1], context), part.labels)
             if mean + var > 0:
-                loss = loss + matching(student, teacher.path(part.inputs), params.loss, mean, var)
+                loss = loss + matching(student, teacher.path(part.inputs), params.matched_by, mean, var)
             return loss
 
         def validate() -> float:

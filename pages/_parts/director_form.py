@@ -48,7 +48,8 @@ def _widget(name: str, about: Mapping[str, Any], key: str) -> Any:
     more: dict[str, Any] = {"key": key, "persist_state": "session", "help": about.get("description")}
     if "enum" in kind:
         options = list(kind["enum"])
-        return st.selectbox(label, options, index=options.index(default) if default in options else 0, format_func=_words, **more)
+        first = None if default is None else options.index(default)
+        return st.selectbox(label, options, index=first, placeholder="chosen by the kind of teacher", format_func=_words, **more)
     if kind.get("type") == "boolean":
         return st.toggle(label, value=bool(default), **more)
     if kind.get("type") in ("integer", "number"):

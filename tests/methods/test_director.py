@@ -160,6 +160,24 @@ def test_a_perfect_student_has_no_loss_and_w2_sees_both_parts(classifier: Classi
     assert float(matching(student, doubled, "w2", 0.0, 1.0)) == pytest.approx(float((sigma**2).mean()), rel=1e-5)
 
 
+def test_beside_a_teacher_without_noise_the_matching_says_nothing_of_sigma(classifier: Classifier) -> None:
+    """The KL would make it the size of the distillation error; so it is the default only where the teacher has a covariance."""
+    default = DIRECTOR.ClassParams()
+    assert default.matched_by == DIRECTOR.Params().matched_by == "w2" and default.weights("softmax")[1] == 0
+    assert DIRECTOR.ClassParams(covariance="kernel").matched_by == "kl"
+    assert DIRECTOR.ClassParams(loss="kl").matched_by == "kl" and DIRECTOR.ClassParams(covariance="sgpa", loss="w2").matched_by == "w2"
+    student = Student(Transition(16, 2, 2), classifier.module, classifier.stack, train_ends=True)
+    states = [torch.randn(3, 4, 16) for _ in range(3)]
+    path = (states, [torch.randn(3, 4, 16) for _ in range(2)], [torch.zeros(3, 4, 16) for _ in range(2)], None)
+    pulled = {}
+    for loss in ("w2", "kl"):
+        student.zero_grad()
+        matching(student, path, loss, 0.8, 0.0).backward()
+        bias = student.transition.sigma.bias
+        pulled[loss] = 0.0 if bias.grad is None else float(bias.grad.abs().max())
+    assert pulled["w2"] == 0 < pulled["kl"]
+
+
 def test_gradients_flow_through_the_sampling(classifier: Classifier, data: tuple[Any, Any]) -> None:
     student = Student(Transition(16, 2, 2), classifier.module, classifier.stack, train_ends=True)
     x, context = student.start(data[0].rows(slice(0, 4)).inputs)
