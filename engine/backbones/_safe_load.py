@@ -133,7 +133,7 @@ def _torch_zip(file: Path, weights: str | None) -> tuple[dict[str, "Tensor"], Fa
             f"checkpoint {file.name}",
             found=f"a zip archive of {listing}",
             expected=_EXPECTED,
-            remedy="Unpack it and choose the weights inside.",
+            remedy="Unpack it and choose the weights inside. Data are named after their model.",
         )
     if any("/code/" in name or name.endswith("constants.pkl") for name in names):
         raise CheckpointError(

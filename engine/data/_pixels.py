@@ -35,7 +35,7 @@ def pixels(data: bytes, what: str, size: tuple[int, int] | None, said: Counter[s
     resizes bilinearly, with Pillow's antialiasing, whatever the proportions. Raises DatasetError for a damaged image and for 32-bit or
     floating-point pixels, whose range is not known; UnsafeFileError for an image of more than `MAX_PIXELS`.
     """
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
@@ -50,6 +50,13 @@ def pixels(data: bytes, what: str, size: tuple[int, int] | None, said: Counter[s
             return np.asarray(plain, np.uint8)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise _bomb(what, "an image that unpacks to far more pixels than any photograph") from error
+    except UnidentifiedImageError as error:
+        raise DatasetError(
+            what,
+            found="a broken image, or a file that is none",
+            expected="a complete PNG, JPEG, BMP, GIF, TIFF or WebP file",
+            remedy="Copy it again, or leave it out.",
+        ) from error
     except _DAMAGE as error:
         raise DatasetError(
             what,

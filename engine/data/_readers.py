@@ -19,6 +19,7 @@ def recognise(place: Path, task: str, what: str, kind: str | None = None) -> tup
 
     Raises DatasetError where none does, or where the one that does lacks a package.
     """
+    from engine.data._members import checked_zip
     from engine.registry import catalogue
     from engine.safety import kind_of, readable_file
 
@@ -35,6 +36,8 @@ def recognise(place: Path, task: str, what: str, kind: str | None = None) -> tup
                 )
             return reader, key
     found = "a folder of no known layout" if place.is_dir() else f"a file of kind {kind_of(readable_file(place, 'dataset'))}"
+    if place.is_file() and kind_of(place) == "zip" and not checked_zip(place):
+        found = "a zip archive with nothing in it"
     raise DatasetError(
         f"{what} {place.name}",
         found=found,

@@ -209,13 +209,15 @@ def read_student(path: Path, backbone: Backbone, params: Any) -> Student:
     what = f"student {path.name}"
     try:
         with safe_open(path, "pt") as file:
-            record = json.loads((file.metadata() or {}).get("nuscope", "{}"))
+            facts = file.metadata() or {}
+            record = json.loads(facts.get("nuscope", "{}"))
             tensors = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118  (not a dictionary)
     except (SafetensorError, OSError, ValueError) as fault:
         raise CheckpointError(
             what, found=str(fault)[:160], expected="a safetensors file that DIRECTOR wrote", remedy="Distil the student again."
         ) from fault
-    _refuse_strangers(what, record, backbone)
+    kind = "a classifier's state, which is named by --state" if "nuscope_state" in facts else "a file of another kind"
+    _refuse_strangers(what, record, backbone, kind)
     try:
         kept = type(params)(**record["params"])
         return build(backbone, kept).restore(tensors)
@@ -225,9 +227,9 @@ def read_student(path: Path, backbone: Backbone, params: Any) -> Student:
         ) from fault
 
 
-def _refuse_strangers(what: str, record: Mapping[str, Any], backbone: Backbone) -> None:
+def _refuse_strangers(what: str, record: Mapping[str, Any], backbone: Backbone, kind: str) -> None:
     if record.get("method") != "director":
-        raise CheckpointError(what, found="a file of another kind", expected="a student of DIRECTOR", remedy="Name the student's file.")
+        raise CheckpointError(what, found=kind, expected="a student of DIRECTOR", remedy="Name the student's file.")
     if record.get("revision") != backbone.revision:
         raise CheckpointError(
             what,

@@ -88,6 +88,7 @@ class Ticker:
         self.began = time.monotonic()
         self.last = -math.inf
         self.first: int | None = None
+        self.line = ""
 
     def __call__(self, done: int, total: int, message: str) -> None:
         """Report; `total` 0: not known yet."""
@@ -101,6 +102,9 @@ class Ticker:
         fresh = done - (self.first or 0)
         left = f", {(now - self.began) / fresh * (total - done):.0f} s left" if fresh > 0 and done < total else ""
         line = f"{done}/{total} {message}{left}" if total else message
+        if not line or line == self.line:
+            return
+        self.line = line
         print(f"\r\033[K{line}" if terminal else line, end="" if terminal else "\n", file=sys.stderr, flush=True)
         if terminal and total and done >= total:
             print(file=sys.stderr)

@@ -105,7 +105,16 @@ class Plan:
 
 def make_plan(spec: RunSpec) -> Plan:
     """Open what the spec names and settle its defaults. Raises with the first thing that does not fit."""
-    method: Method = registry.get("methods", spec.method)
+    makers = registry.entries("methods")
+    known = [key for key, entry in makers.items() if isinstance(entry, Method) and not getattr(entry, "single", 0)]
+    method: Any = makers.get(spec.method)
+    if method is None:
+        raise SpecError(
+            f"method {spec.method!r}",
+            found="no method of this name",
+            expected=f"one of {', '.join(known)}",
+            remedy="Choose among these; controls like director:no_noise are of classifications alone.",
+        )
     if isinstance(method, PostHoc):
         raise SpecError(
             f"method {method.key!r}",
@@ -114,7 +123,6 @@ def make_plan(spec: RunSpec) -> Plan:
             remedy=f"Name the method that makes the ensemble, and give this one as --posthoc {method.key}.",
         )
     if not isinstance(method, Method):
-        known = [key for key, entry in registry.entries("methods").items() if isinstance(entry, Method) and not getattr(entry, "single", 0)]
         raise SpecError(
             f"method {spec.method!r}",
             found="a classification method; this model forecasts fields",

@@ -230,16 +230,21 @@ def parse_spec(fields: dict[str, Any]) -> Any:
     try:
         return schema.model_validate(fields)
     except ValidationError as fault:
-        first = fault.errors()[0]
-        where = ".".join(str(p) for p in first["loc"]) or "spec"
+        first, count = fault.errors()[0], len(fault.errors())
+        said = first["msg"].removeprefix("Value error, ")
+        if not first["loc"]:  # each field is right by itself, and together they are not
+            raise SpecError(
+                "request", found=said, expected="fields that fit together", remedy="Mend or leave out what is named."
+            ) from fault
+        where = ".".join(str(p) for p in first["loc"])
         known: Any = Tune if first["loc"][:1] == ("tune",) and len(first["loc"]) > 1 else schema
-        info = known.model_fields.get(str(first["loc"][1 if known is Tune else 0])) if first["loc"] else None
+        info = known.model_fields.get(str(first["loc"][1 if known is Tune else 0]))
         expected = (info.description if info else None) or "a field of the spec"
         raise SpecError(
             f"spec field {where!r}",
-            found=repr(first.get("input"))[:120] if first["loc"] else "a request that does not hold together",
+            found=repr(first.get("input"))[:120],
             expected=expected,
-            remedy=f"{first['msg']}. {len(fault.errors())} field(s) need mending.",
+            remedy=f"{said}." + (f" {count} fields need mending." if count > 1 else ""),
         ) from fault
 
 

@@ -652,3 +652,16 @@ def test_sets_of_others():
     assert (lines.classes, np.bincount(lines.labels).tolist()) == (("neg", "pos"), [5331, 5331])
     cola = SHARED / "text/acceptability_corpus/cola_public/raw"
     assert [len(open_labelled(cola / f"{n}.tsv")) for n in ("in_domain_train", "in_domain_dev", "out_of_domain_dev")] == [8551, 527, 516]
+
+
+def test_an_empty_archive_and_a_file_that_is_no_image_are_called_so(tmp_path):
+    with zipfile.ZipFile(tmp_path / "empty.zip", "w"):
+        pass
+    with pytest.raises(DatasetError, match="a zip archive with nothing in it"):
+        open_labelled(tmp_path / "empty.zip")
+    for name, content in (("a/1.png", picture()), ("b/1.png", b"no picture at all")):
+        (tmp_path / "pictures" / name).parent.mkdir(parents=True)
+        (tmp_path / "pictures" / name).write_bytes(content)
+    with pytest.raises(DatasetError, match="b/1.png.*a broken image, or a file that is none") as refused:
+        open_labelled(tmp_path / "pictures")
+    assert "BytesIO" not in str(refused.value)

@@ -441,6 +441,8 @@ def test_a_state_with_other_tensors_or_without_finite_ones_is_refused_by_name(co
     ("entry", "changes", "words"),
     [
         ("kep_svgp:99", {}, "parameter last: found 99"),
+        ("no_such", {}, "no method of this name.*one of .*director"),
+        ("director", {"params": {"director": {"epoch": 2}}}, "expected fields: .*epochs.*epoch: no such field"),
         ("deterministic", {"label": "kind"}, "option --label: found a model of images"),
         ("deterministic", {"label": "kind", "text": "words"}, "--text and --label"),
     ],
@@ -448,6 +450,22 @@ def test_a_state_with_other_tensors_or_without_finite_ones_is_refused_by_name(co
 def test_what_does_not_fit_the_model_is_refused_before_anything_is_computed(spec, entry, changes, words) -> None:
     with pytest.raises(SpecError, match=words):
         make_plan(spec("deterministic", entry, **changes).resolved())
+
+
+def test_what_does_not_fit_together_is_said_in_words(clothes) -> None:
+    with pytest.raises(SpecError) as refused:
+        parse_spec(tiny.fields(clothes, "deterministic", params={"directr": {"epochs": 2}}))
+    assert refused.value.found == "params of directr: the run has the entries deterministic"
+    assert "Value error" not in str(refused.value) and "field(s)" not in str(refused.value)
+
+
+def test_a_student_of_fields_and_a_state_of_classes_are_told_apart(compute, spec, tmp_path) -> None:
+    from safetensors.numpy import save_file
+
+    student = tmp_path / "student.safetensors"
+    save_file({"x": np.zeros(1, np.float32)}, student, metadata={"nuscope": json.dumps({"method": "director"})})
+    with pytest.raises(CheckpointError, match="named by --student"):
+        make_plan(spec("deterministic", "director", states={"director": student}).resolved())
 
 
 def test_a_classification_has_no_report_and_says_where_to_look(home, spec, tmp_path) -> None:

@@ -91,6 +91,7 @@ def test_members_are_keyed_by_seed_member_and_case(world, spec, tmp_path) -> Non
 @pytest.mark.parametrize(
     ("change", "words"),
     [
+        ({"method": "no_such"}, "no method of this name.*director"),
         ({}, "no fit data and no student"),
         ({"params": {"rank": 0}}, "params of director"),
         ({"method": "stochastic_attention", "params": {}, "student": "model"}, "learns nothing"),

@@ -182,12 +182,13 @@ def on_device(examples: Examples, classifier: Classifier) -> Examples:
 
 
 def _method(entry: Entry) -> Any:
-    method = registry.get("methods", entry.method)
+    every = registry.entries("methods")
+    method = every.get(entry.method)
     if not isinstance(method, Classifies):
-        known = ", ".join(k for k, m in registry.entries("methods").items() if isinstance(m, Classifies))
+        known = ", ".join(k for k, m in every.items() if isinstance(m, Classifies))
         raise SpecError(
             f"method {entry.method!r}",
-            found="a method of fields, which does not classify",
+            found="no method of this name" if method is None else "a method of fields, which does not classify",
             expected=f"one of {known}",
             remedy="Choose among these.",
         )
@@ -248,7 +249,7 @@ def _params(method: Any, entry: Entry, given: dict[str, Any]) -> Any:
             f"params of {entry.name}",
             found=str(given)[:200],
             expected=f"fields: {known}",
-            remedy=f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}",
+            remedy=f"{'.'.join(map(str, wrong['loc']))}: {'no such field' if wrong['type'] == 'extra_forbidden' else wrong['msg']}",
         ) from fault
 
 

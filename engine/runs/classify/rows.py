@@ -86,7 +86,8 @@ def sentences(run: "xr.Dataset") -> list[str]:
         said += [_compared(run, entry, a) for a in [*own, *([TEACHER] if TEACHER in compared else [])] if a != entry]
     if len(said) > 1:
         count = len(said) * len(SAID)
-        said.append(f"Of these {count} intervals some {count / 20:.0f} would exclude zero by chance alone.")
+        some = f"some {count / 20:.0f} would" if count >= 30 else "one may"
+        said.append(f"Of these {count} intervals {some} exclude zero by chance alone.")
     return said
 
 

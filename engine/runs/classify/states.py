@@ -60,7 +60,10 @@ def read_record(path: Path) -> dict[str, Any]:
     found = "nothing there" if not path.exists() else "a file that is no learned state"
     try:
         with safe_open(path, framework="numpy") as file:
-            record = json.loads((file.metadata() or {}).get(FORMAT, "null"))
+            facts = file.metadata() or {}
+        record = json.loads(facts.get(FORMAT, "null"))
+        if json.loads(facts.get("nuscope", "{}")).get("method") == "director":
+            found = "DIRECTOR's student of a model of fields, which is named by --student"
         if isinstance(record, dict) and {"method", "params", "seed", "revision"} <= record.keys() and isinstance(record["params"], dict):
             return record
     except (SafetensorError, OSError, ValueError) as fault:
