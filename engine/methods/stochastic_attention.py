@@ -7,7 +7,7 @@ O(ν^−½) [derived], so both are reported. A classifier's member is the softma
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -117,12 +117,14 @@ def choose_nu(
     seed: int,
     params: StochasticAttention.ClassParams,
     report: OnProgress = lambda done, total, message: None,
+    keep: "Callable[[int, Callable[[], Array]], Array]" = lambda nu, make: make(),
 ) -> tuple[int, list[dict[str, float]]]:
     """The ν of least NLL of the mean softmax on the calibration split, and the table behind it.
 
     The rule is our choice: the papers choose no ν for classes. `grid`: ν to look at (1, 2, 4, …, 256). Rows of the table: `nu`, `nll`
     (nats a case), `nll_error` (bootstrap standard error over cases). All ν see the same examples; of equals the larger is taken. An
-    answer at an end of the grid says that the least lies there or beyond. Raises CalibrationError without labelled examples,
+    answer at an end of the grid says that the least lies there or beyond. `keep(nu, make)` gives the NLL by case at ν: what was kept, or
+    what `make()` computes. Raises CalibrationError without labelled examples,
     SpecError for an empty grid.
     """
     if not grid:
@@ -133,8 +135,12 @@ def choose_nu(
     table = []
     for done, nu in enumerate(sorted(set(grid))):
         report(done, len(set(grid)), f"ν = {nu} on the calibration split")
-        drawn = method.classify(classifier, examples, state={}, params=params, nu=nu, members=members, seed=seed)
-        nll = nll_by_case(drawn, labels)
+
+        def make(nu: int = nu) -> Array:
+            drawn = method.classify(classifier, examples, state={}, params=params, nu=nu, members=members, seed=seed)
+            return nll_by_case(drawn, labels)
+
+        nll = keep(nu, make)
         error = float((counts @ nll / len(nll)).std(ddof=1))
         table.append({"nu": nu, "nll": float(nll.mean()), "nll_error": error})
     report(len(table), len(table), "ν chosen")

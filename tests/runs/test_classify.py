@@ -291,6 +291,28 @@ def test_a_classification_is_a_run_like_any_other(home, spec) -> None:
     assert jobs.run(spec("deterministic")).attrs["key"] == key and path.exists()
 
 
+def test_each_nu_that_was_looked_at_is_kept_while_one_is_chosen(compute, spec, tmp_path, monkeypatch) -> None:
+    from engine.methods.stochastic_attention import StochasticAttention
+
+    asked = spec("deterministic", "stochastic_attention", nu=(2, 4, 8))
+    whole = compute(asked, "whole")
+
+    def stop(done: int, total: int, message: str) -> None:
+        if "ν = 8" in message:
+            raise Stop
+
+    with pytest.raises(Stop):
+        compute(asked, "cut", stop)
+    kept = sorted((tmp_path / "cut" / "shards" / "stochastic_attention").glob("choosing-*.npz"))
+    assert [p.stem for p in kept] == ["choosing-2", "choosing-4"]
+    first: list[int] = []
+    real = StochasticAttention.classify
+    monkeypatch.setattr(StochasticAttention, "classify", lambda self, *a, nu, **k: first.append(nu) or real(self, *a, nu=nu, **k))
+    resumed = compute(asked, "cut")
+    assert first[0] == 8, "the others were not made again"
+    same(resumed, whole)
+
+
 def test_numbers_do_not_depend_on_the_batch_split(compute, spec) -> None:
     entries = ("deterministic", "temperature_scaling", "mc_dropout", "stochastic_attention:4", "director", "kep_svgp")
     outside = {"noise": spec().data[0].with_name("outside.npz")}

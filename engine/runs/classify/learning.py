@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,18 @@ def settle_nu(work: Work, contender: Contender) -> int:
         assert plan.calibrate is not None
         count = len(plan.calibrate)
         some = plan.calibrate.rows((np.arange(CHOOSE_ON) * count // CHOOSE_ON).tolist()) if count > CHOOSE_ON else plan.calibrate
-        nu, table = choose_nu(plan.classifier, some, spec.nu, contender.members, spec.seed, contender.params, told)
+        place = pieces.make_place(work.folder / "shards" / file_name(contender.name))
+
+        def keep(nu: int, make: Callable[[], Any]) -> Any:
+            shard = place / f"choosing-{nu}.npz"
+            arrays = pieces.load(shard, list(some.ids))
+            if arrays is None:
+                arrays = {"nll": make(), "cases": np.asarray(some.ids)}
+                pieces.save(shard, arrays)
+                work.finished()
+            return arrays["nll"]
+
+        nu, table = choose_nu(plan.classifier, some, spec.nu, contender.members, spec.seed, contender.params, told, keep)
         found = {"nu": int(nu), "table": [{n: float(v) for n, v in row.items()} for row in table]}
         part = path.with_suffix(".part")
         with pieces.writing(path.parent):
