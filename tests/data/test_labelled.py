@@ -662,6 +662,6 @@ def test_an_empty_archive_and_a_file_that_is_no_image_are_called_so(tmp_path):
     for name, content in (("a/1.png", picture()), ("b/1.png", b"no picture at all")):
         (tmp_path / "pictures" / name).parent.mkdir(parents=True)
         (tmp_path / "pictures" / name).write_bytes(content)
-    with pytest.raises(DatasetError, match="b/1.png.*a broken image, or a file that is none") as refused:
+    with pytest.raises(DatasetError, match=r"b/1\.png.*a broken image, or a file that is none") as refused:
         open_labelled(tmp_path / "pictures")
     assert "BytesIO" not in str(refused.value)
