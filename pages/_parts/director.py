@@ -11,8 +11,8 @@ from pages._parts.words import number, size
 
 STUDENT = "director"
 WHAT = {
-    "no_noise": "the noise",
-    "constant_noise": "letting the noise depend on the input",
+    "no_noise": "noise at all",
+    "constant_noise": "noise that depends on the input",
     "no_matching": "matching the teacher's steps",
 }
 """What a control leaves out."""
@@ -51,11 +51,11 @@ def controls(c: Classified, entry: str) -> str:
             (gains if better else losses).append(f"{words} (NLL {change(JUDGE, found).replace(' (', ', ')}")
     says = []
     if gains:
-        says.append(f"It gains by {_listed(gains)}.")
+        says.append(f"What helps: {_listed(gains)}.")
     if same:
-        says.append(f"No gain is shown by {_listed(same)}: the difference in NLL is within its noise.")
+        says.append(f"Not shown to help, since the difference in NLL is within its uncertainty: {_listed(same)}.")
     if losses:
-        says.append(f"It loses by {_listed(losses)}.")
+        says.append(f"What hurts: {_listed(losses)}.")
     return " ".join(says)
 
 

@@ -61,15 +61,15 @@ def test_a_run_that_holds_it_is_shown(new_classification) -> None:
 @pytest.mark.parametrize(
     ("low", "high", "said"),
     [
-        (-0.2, -0.1, "letting the noise depend on the input (NLL 0.150 lower, 0.100 … 0.200)."),
-        (0.1, 0.2, "It loses by letting the noise depend on the input (NLL 0.150 higher, 0.100 … 0.200)."),
-        (-0.1, 0.1, "No gain is shown by"),
+        (-0.2, -0.1, "What helps: noise that depends on the input (NLL 0.150 lower, 0.100 … 0.200)."),
+        (0.1, 0.2, "What hurts: noise that depends on the input (NLL 0.150 higher, 0.100 … 0.200)."),
+        (-0.1, 0.1, "Not shown to help"),
     ],
 )
 def test_the_controls_say_only_what_the_intervals_allow(low: float, high: float, said: str) -> None:
     told_ = director.controls(told("nll", "director:constant_noise", low, high), "director")
     assert said in told_
-    assert ("It loses by" in told_) == (low > 0) and ("No gain is shown" in told_) == (low < 0 < high)
+    assert ("What hurts" in told_) == (low > 0) and ("Not shown to help" in told_) == (low < 0 < high)
 
 
 def test_a_control_that_was_not_run_is_not_spoken_of() -> None:
