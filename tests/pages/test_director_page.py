@@ -61,7 +61,7 @@ def test_a_run_that_holds_it_is_shown(new_classification) -> None:
 @pytest.mark.parametrize(
     ("low", "high", "said"),
     [
-        (-0.2, -0.1, "What helps: noise that depends on the input (NLL 0.150 lower, 0.100 … 0.200)."),
+        (-0.2, -0.1, "noise that depends on the input (NLL 0.150 lower, 0.100 … 0.200)."),
         (0.1, 0.2, "What hurts: noise that depends on the input (NLL 0.150 higher, 0.100 … 0.200)."),
         (-0.1, 0.1, "Not shown to help"),
     ],
