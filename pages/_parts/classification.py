@@ -131,10 +131,10 @@ def spelled(name: str, value: float) -> str:
 
 
 def change(name: str, found: Interval) -> str:
-    """A difference in words: `3.1 points lower (2.0 … 4.2)`, or `no different within the noise`."""
+    """A difference in words: `3.1 points lower (2.0 … 4.2)`, or `not told apart`."""
     middle, low, high = found
     if low <= 0 <= high:
-        return "no different within the noise"
+        return "not told apart"
     factor, unit = (100, " points") if name in PERCENT else (1, "")
     ends = sorted(abs(v) for v in (low, high))
 

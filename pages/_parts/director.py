@@ -68,7 +68,7 @@ def telling(c: Classified, entry: str) -> str:
     text = f"The spread of an example's paths tells mistakes from right answers with an AUROC of {value:.2f} "
     text += f"({low:.2f} … {high:.2f}); 0.5 is chance."
     if low <= 0.5 <= high:
-        text += " That is no better than chance, within the noise."
+        text += " That is not told apart from chance."
     confidence = c.score("auroc_failure", entry)
     return f"{text} Its confidence alone reaches {confidence[0]:.2f}." if confidence else text
 

@@ -95,7 +95,7 @@ def test_the_best_is_bold_only_where_it_beats_the_frozen_model() -> None:
     ("name", "found", "said"),
     [
         ("accuracy", (-0.02, -0.03, -0.01), "2.0 points lower (1.0 … 3.0)"),
-        ("ece", (0.02, -0.01, 0.05), "no different within the noise"),
+        ("ece", (0.02, -0.01, 0.05), "not told apart"),
         ("nll", (0.25, 0.2, 0.3), "0.250 higher (0.200 … 0.300)"),
     ],
 )

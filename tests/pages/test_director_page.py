@@ -82,7 +82,7 @@ def test_a_spread_that_tells_nothing_is_said_to() -> None:
     data = make().copy()
     for end, value in (("", 0.52), ("_low", 0.47), ("_high", 0.57)):
         data[f"spread_error_auroc{end}"] = data[f"spread_error_auroc{end}"] * 0 + value
-    assert "no better than chance, within the noise" in director.telling(Classified(KEY, 0, data), "director")
+    assert "not told apart from chance" in director.telling(Classified(KEY, 0, data), "director")
 
 
 def test_without_a_run_the_demo_and_the_form_are_offered(home: Path, submitted: list) -> None:
