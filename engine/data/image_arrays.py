@@ -146,7 +146,7 @@ def _pixels(images: NDArray[Any], what: str, changes: list[str], wanted: Wanted)
 
 
 def _bytes(images: NDArray[Any], what: str, changes: list[str]) -> NDArray[np.uint8]:
-    if images.dtype.kind in "iu" and len(images) > 1 and images.size and images.min() >= 0 and images.max() <= 1:
+    if images.dtype.kind in "iu" and len(images) > 1 and images.size and images.min() >= 0 and images.max() == 1:
         raise DatasetError(
             what,
             found=f"{len(images)} images whose pixels are all 0 or 1, of type {images.dtype}",

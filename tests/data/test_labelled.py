@@ -665,3 +665,7 @@ def test_an_empty_archive_and_a_file_that_is_no_image_are_called_so(tmp_path):
     with pytest.raises(DatasetError, match=r"b/1\.png.*a broken image, or a file that is none") as refused:
         open_labelled(tmp_path / "pictures")
     assert "BytesIO" not in str(refused.value)
+
+
+def test_black_images_are_black_in_every_range(tmp_path):
+    assert not open_labelled(save(tmp_path / "a.npz", np.zeros_like(GREYS), [0, 1, 0, 1])).inputs.any()
