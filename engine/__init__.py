@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from engine.kernels import inspect_attention as inspect_attention
     from engine.kernels import stochastic_attention as stochastic_attention
     from engine.lexicon import CLIMAX_48 as CLIMAX_48
+    from engine.lexicon import at_nu as at_nu
+    from engine.lexicon import has_nu as has_nu
     from engine.lexicon import title_of as title_of
     from engine.registry import catalogue as catalogue
     from engine.runs.calibrate_model import calibrate_model as calibrate_model
@@ -60,6 +62,8 @@ _WHERE = {
     "runs_list": "engine.runs.jobs",
     "dispatch": "engine.runs.jobs",
     "CLIMAX_48": "engine.lexicon",
+    "at_nu": "engine.lexicon",
+    "has_nu": "engine.lexicon",
     "title_of": "engine.lexicon",
     "catalogue": "engine.registry",
     "RunSpec": "engine.runs.spec",

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 import engine
-from engine.lexicon import has_nu
 from pages._parts import choice
 from pages._parts.cards import empty, plain
 from pages._parts.missing import other_run, unknown
@@ -59,7 +58,7 @@ class Looked:
     @property
     def uses_nu(self) -> bool:
         """Whether the run's method has a ν at all."""
-        return has_nu(self.verification.attrs)
+        return engine.has_nu(self.verification.attrs)
 
     @property
     def grid(self) -> list[int]:
@@ -90,7 +89,7 @@ def header(title: str, claim: str, *, region: bool = True, without_nu: tuple[str
         ended_badly(key)
         st.stop()
     verification = verification_of(key)
-    if without_nu and not has_nu(verification.attrs):
+    if without_nu and not engine.has_nu(verification.attrs):
         top.html(_head(*without_nu))
     with st.container(key="strip"):
         places = st.columns([3, 2, 2, 1], vertical_alignment="bottom")
@@ -104,7 +103,7 @@ def header(title: str, claim: str, *, region: bool = True, without_nu: tuple[str
             where["lead_time"] = _pick(
                 "lead_time", "Lead time", [float(v) for v in verification.lead_time.values], lambda hours: f"{hours:g} h"
             )
-        nu = _pick_nu(verification) if has_nu(verification.attrs) else best_nu(verification)
+        nu = _pick_nu(verification) if engine.has_nu(verification.attrs) else best_nu(verification)
     return Looked(
         key, stamp_of(key), verification, nu, where.get("region", str(verification.region.values[0])), where["lead_time"], where["variable"]
     )

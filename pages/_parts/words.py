@@ -4,7 +4,7 @@ import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from engine.lexicon import at_nu, has_nu
+import engine
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -70,7 +70,7 @@ def headline(verification: "xr.Dataset", nu: int, **where: Any) -> str:
     """What a run at one ν says, in one plain sentence."""
     at = verification.sel(nu=nu, **where)
     members, unit = int(verification.attrs["members"]), str(at["unit"].item())
-    name, word = at_nu(verification.attrs, nu), "at" if has_nu(verification.attrs) else "by"
+    name, word = engine.at_nu(verification.attrs, nu), "at" if engine.has_nu(verification.attrs) else "by"
     if "coverage_95" not in at or "width_95" not in at:  # a run may have been asked for fewer scores
         return f"An ensemble of {members} {word} {name}; this run was not asked for coverage and width."
     covered, nominal = float(at["coverage_95"]), float(verification.attrs["nominal_95"])

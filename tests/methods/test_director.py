@@ -58,7 +58,7 @@ def data(classifier: Classifier) -> tuple[Any, Any]:
 
 @pytest.fixture(scope="module")
 def learned(classifier: Classifier, data: tuple[Any, Any]) -> tuple[Any, dict[str, torch.Tensor]]:
-    params = DIRECTOR.ClassParams(epochs=25, batch=24, lr=5e-3)
+    params = DIRECTOR.ClassParams(loss="kl", epochs=25, batch=24, lr=5e-3)
     return params, DIRECTOR.learn(classifier, *data, params=params, seed=3)
 
 
