@@ -50,17 +50,12 @@ def pixels(data: bytes, what: str, size: tuple[int, int] | None, said: Counter[s
             return np.asarray(plain, np.uint8)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise _bomb(what, "an image that unpacks to far more pixels than any photograph") from error
-    except UnidentifiedImageError as error:
-        raise DatasetError(
-            what,
-            found="a broken image, or a file that is none",
-            expected="a complete PNG, JPEG, BMP, GIF, TIFF or WebP file",
-            remedy="Copy it again, or leave it out.",
-        ) from error
     except _DAMAGE as error:
+        reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
+        none = isinstance(error, UnidentifiedImageError)  # whose words are an address in memory
         raise DatasetError(
             what,
-            found=f"a broken image ({str(error).splitlines()[0][:120] if str(error) else type(error).__name__})",
+            found="a broken image, or a file that is none" if none else f"a broken image ({reason})",
             expected="a complete PNG, JPEG, BMP, GIF, TIFF or WebP file",
             remedy="Copy it again, or leave it out.",
         ) from error

@@ -30,10 +30,15 @@ def visit(page: str, **query: str) -> AppTest:
     return at.switch_page(page).run()
 
 
+def written(at: AppTest) -> str:
+    """Everything that is written on a page, whatever it is."""
+    kinds = (at.html, at.text, at.markdown, at.caption, at.warning, at.error, at.code)
+    return "\n".join(str(getattr(e, "value", None) or getattr(e, "body", None) or e.proto.body) for kind in kinds for e in kind)
+
+
 def text_of(at: AppTest) -> str:
     """Everything that is written, of a page on which nothing failed."""
-    kinds = (at.html, at.text, at.markdown, at.caption, at.warning, at.error, at.code)
-    found = "\n".join(str(getattr(e, "value", None) or getattr(e, "body", None) or e.proto.body) for kind in kinds for e in kind)
+    found = written(at)
     assert not at.exception and "A fault of this program" not in found
     return found
 

@@ -10,35 +10,14 @@ from pathlib import Path
 
 import psutil
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from engine.runs import store
+from tests.pages.driven import FRAME, ROOT, charts, visit
+from tests.pages.driven import written as text_of
 
-ROOT = Path(__file__).resolve().parents[2]
-FRAME = str(ROOT / "pages" / "_frame.py")
 PAGES = sorted(p.name for p in (ROOT / "pages").glob("[0-9]*_*.py"))
 RESULT_PAGES = ["30_sweep.py", "40_diagnose.py", "50_maps.py"]
 DONE, FAILED = "fake0123456789ab", "failed0123456789"
-
-
-def visit(page: str, **query: str) -> AppTest:
-    """A first visit by an address."""
-    at = AppTest.from_file(FRAME, default_timeout=60)
-    at.run()
-    for name, value in query.items():
-        at.query_params[name] = value
-    return at.switch_page(page).run()
-
-
-def text_of(at: AppTest) -> str:
-    """Everything on the page that is read."""
-    kinds = (at.html, at.text, at.markdown, at.caption, at.warning, at.error, at.code)
-    return "\n".join(str(getattr(e, "value", None) or getattr(e, "body", None) or e.proto.body) for kind in kinds for e in kind)
-
-
-def charts(at: AppTest) -> list[str]:
-    """The figures on the page, as JSON."""
-    return [e.proto.spec for e in at.get("plotly_chart")]
 
 
 @pytest.mark.parametrize("page", PAGES)
