@@ -6,6 +6,7 @@ from typing import Any
 import streamlit as st
 
 from engine.errors import EngineError
+from pages._parts import choice
 from pages._parts.cards import error_card, plain
 from pages._parts.chart import chart, common_range
 from pages._parts.header import Looked, header
@@ -42,7 +43,7 @@ def open_place(points: list[dict[str, Any]]) -> None:
     data = points[0].get("customdata")
     values = list(data.values()) if isinstance(data, dict) else data
     if values is not None and len(values) >= 2:
-        st.session_state["_place"] = (float(values[0]), float(values[1]))
+        choice.put_place(float(values[0]), float(values[1]))
 
 
 def box_of(looked: Looked, projection: str) -> tuple[float, float, float, float] | None:
@@ -101,7 +102,8 @@ shown = st.pills(
 if not cases:
     plain("This run kept no maps of single forecasts; the maps over all forecasts are there.")
 
-place = st.session_state.get("_place", FIRST_PLACE)
+place = choice.place(FIRST_PLACE)
+choice.put_place(*place)
 spot = {"latitude": place[0], "longitude": place[1]}
 base: dict[str, Any] = {"projection": projection, "narrow": True} | ({"case": position} if view == ONE else {})
 wanted: list[tuple[str, int]] = []

@@ -1,6 +1,7 @@
 """Cards: a refusal or a fault, and what to do when there is nothing to show yet. Text from files is shown as text, never rendered."""
 
 import html
+import re
 from collections.abc import Mapping
 
 import streamlit as st
@@ -13,6 +14,11 @@ LABELS = {"found": "Found", "expected": "Expected", "remedy": "What to do"}
 def plain(text: str, style: str = "nu-note") -> None:
     """A line of quiet text; escaped, so whatever it quotes stays text."""
     st.html(f"<p class='{style}'>{html.escape(text)}</p>")
+
+
+def literal(text: str) -> str:
+    """Text for a widget that renders Markdown (warnings, labels), with every sign of Markdown taken as it is written."""
+    return re.sub(r"([\\`*_{}\[\]()<>#+!|~$:-])", r"\\\1", text)
 
 
 def error_card(error: EngineError | Mapping[str, str], *, key: str = "error") -> None:

@@ -1,12 +1,18 @@
-"""What is looked at: run and ν. Both live in the address, so a link shows the same to everybody, and are handed on from page to page."""
+"""What is looked at: run, ν, region, variable, lead time and place.
 
-from collections.abc import Collection, Sequence
-from math import log
+All of it lives in the address, so a link shows the same to everybody, and is handed on from page to page.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from math import isfinite, log
+from typing import TypeVar
 
 import streamlit as st
 
-NAMES = ("run", "nu")
+WHERE = ("region", "variable", "lead_time", "place")
+NAMES = ("run", "nu", *WHERE)
 """Parameters of the address. Streamlit drops them when the page changes; their shadows in the session put them back."""
+Option = TypeVar("Option")
 
 
 def carry() -> None:
@@ -22,7 +28,7 @@ def carry() -> None:
 
 
 def current(name: str) -> str | None:
-    """The run or ν looked at, as the address says it."""
+    """The run, ν, region, variable, lead time or place looked at, as the address says it."""
     return st.session_state.get(f"_{name}")
 
 
@@ -37,10 +43,48 @@ def put(*, run: str | None = None, nu: int | None = None) -> None:
         st.session_state["_nu"] = st.query_params["nu"] = str(nu)
 
 
+def keep(name: str, value: str) -> None:
+    """Look at another region, variable, lead time or place from now on."""
+    if current(name) != value or st.query_params.get(name) != value:
+        st.session_state[f"_{name}"] = st.query_params[name] = value
+
+
+def spelt(value: object) -> str:
+    """A coordinate's value as the address writes it: `72`, not `72.0`."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def one_of(name: str, options: Sequence[Option], spell: Callable[[Option], str] = str) -> tuple[Option, str | None]:
+    """Which of a run's regions, variables or lead times is looked at; where the address names none of them the first one, and what to
+    say about it. What is shown stands in the address afterwards.
+    """
+    asked = current(name)
+    by_name = {spelt(option): option for option in options}
+    value = by_name.get(asked, options[0]) if asked is not None else options[0]
+    lost = asked is not None and asked not in by_name
+    keep(name, spelt(value))
+    kind = name.replace("_", " ")
+    return value, f"This run has no {kind} “{str(asked)[:60]}”. {spell(value)} is shown." if lost else None
+
+
+def place(default: tuple[float, float]) -> tuple[float, float]:
+    """Latitude and longitude of the place looked at; what is no place on the globe counts as none."""
+    try:
+        latitude, longitude = (float(part) for part in (current("place") or "").split(","))
+    except ValueError:
+        return default
+    return (latitude, longitude) if abs(latitude) <= 90 and isfinite(longitude) else default
+
+
+def put_place(latitude: float, longitude: float) -> None:
+    """Look at another place from now on."""
+    keep("place", f"{latitude:.6g},{longitude:.6g}")
+
+
 def forget(run: str) -> None:
     """Stop looking at a run that is gone."""
     if current("run") == run:
-        for name in NAMES:
+        for name in ("run", "nu"):
             st.session_state.pop(f"_{name}", None)
             st.query_params.pop(name, None)
 

@@ -7,7 +7,7 @@ import streamlit as st
 
 import engine
 from pages._parts import choice
-from pages._parts.cards import empty, plain
+from pages._parts.cards import empty, literal, plain
 from pages._parts.missing import other_run, unknown
 from pages._parts.progress import LIVE, ended_badly, follow
 from pages._parts.results import classifies, kin, runs_that, stamp_of, verification_of
@@ -91,18 +91,23 @@ def header(title: str, claim: str, *, region: bool = True, without_nu: tuple[str
     verification = verification_of(key)
     if without_nu and not engine.has_nu(verification.attrs):
         top.html(_head(*without_nu))
+    remarks: list[str] = []
     with st.container(key="strip"):
         places = st.columns([3, 2, 2, 1], vertical_alignment="bottom")
         with places[0]:
             _pick_run(key)
         with places[1]:
-            where = {"region": _pick("region", "Region", list(map(str, verification.region.values)), region_title)} if region else {}
+            where = (
+                {"region": _pick("region", "Region", list(map(str, verification.region.values)), region_title, remarks)} if region else {}
+            )
         with places[2]:
-            where["variable"] = _pick("variable", "Variable", list(map(str, verification.variable.values)), variable_title)
+            where["variable"] = _pick("variable", "Variable", list(map(str, verification.variable.values)), variable_title, remarks)
         with places[3]:
             where["lead_time"] = _pick(
-                "lead_time", "Lead time", [float(v) for v in verification.lead_time.values], lambda hours: f"{hours:g} h"
+                "lead_time", "Lead time", [float(v) for v in verification.lead_time.values], lambda hours: f"{hours:g} h", remarks
             )
+        for remark in remarks:
+            st.warning(literal(remark))
         nu = _pick_nu(verification) if engine.has_nu(verification.attrs) else best_nu(verification)
     return Looked(
         key, stamp_of(key), verification, nu, where.get("region", str(verification.region.values[0])), where["lead_time"], where["variable"]
@@ -166,16 +171,22 @@ def pick_run(key: str, runs: list[Any]) -> None:
     )
 
 
-def _pick(name: str, label: str, options: list[Any], spell: Any) -> Any:
-    """One of the Verification's coordinates, remembered over pages. A single option is shown, not asked for."""
-    remembered = st.session_state.get(f"_{name}")
-    value = remembered if remembered in options else options[0]
+def _pick(name: str, label: str, options: list[Any], spell: Any, remarks: list[str]) -> Any:
+    """One of the Verification's coordinates, in the address and remembered over pages. A single option is shown, not asked for; that
+    the address names another one is said in `remarks`.
+    """
+    value, remark = choice.one_of(name, options, spell)
+    if remark:
+        remarks.append(remark)
     st.session_state[f"pick_{name}"] = value
-
-    def keep() -> None:
-        st.session_state[f"_{name}"] = st.session_state[f"pick_{name}"]
-
-    st.selectbox(label, options, format_func=spell, key=f"pick_{name}", on_change=keep, disabled=len(options) == 1)
+    st.selectbox(
+        label,
+        options,
+        format_func=spell,
+        key=f"pick_{name}",
+        on_change=lambda: choice.keep(name, choice.spelt(st.session_state[f"pick_{name}"])),
+        disabled=len(options) == 1,
+    )
     return value
 
 
@@ -183,7 +194,7 @@ def _pick_nu(verification: "xr.Dataset") -> int:
     grid = [int(n) for n in verification.nu.values]
     nu, remark = choice.nearest(choice.current("nu"), grid, best_nu(verification))
     if remark:
-        st.warning(remark.replace("$", r"\$"))
+        st.warning(literal(remark))
     choice.put(nu=nu)
     st.session_state["pick_nu"] = nu
     points = operating_points(verification)

@@ -101,6 +101,30 @@ def test_a_region_is_remembered_on_the_next_page(finished_run: str) -> None:
     assert "tropics" in text_of(at)
 
 
+def test_region_variable_lead_time_and_place_stand_in_the_address(finished_run: str) -> None:
+    at = visit("50_maps.py", run=finished_run, nu="4")
+    at.selectbox(key="pick_region").select("tropics").run()
+    link = dict(at.query_params)
+    named = {name: value[0] if isinstance(value, list) else value for name, value in link.items()}
+    assert named["region"] == "tropics" and {"variable", "lead_time", "place"} <= set(named)
+    again = visit("50_maps.py", **named)  # somebody else opens the link
+    assert again.selectbox(key="pick_region").value == "tropics"
+    assert again.selectbox(key="pick_lead_time").value == float(named["lead_time"])
+
+
+def test_a_place_in_the_address_is_the_place_that_is_shown(finished_run: str) -> None:
+    here, there = (charts(visit("50_maps.py", run=finished_run, nu="4", place=place)) for place in ("50,10", "-20,100"))
+    assert here != there
+    assert charts(visit("50_maps.py", run=finished_run, nu="4", place="north,pole")) == here, "no place: the first one"
+
+
+def test_a_region_that_the_run_lacks_is_said_and_shown_as_text(finished_run: str) -> None:
+    at = visit("40_diagnose.py", run=finished_run, nu="4", region="![x](http://example.com/x.png)")
+    (said,) = [w.value for w in at.warning]
+    assert "This run has no region" in said and "![x](http" not in said
+    assert at.query_params["region"] != "![x](http://example.com/x.png)"
+
+
 def test_two_nu_side_by_side(finished_run: str) -> None:
     at = visit("40_diagnose.py", run=finished_run, nu="4")
     at.selectbox(key="second_nu").select(64).run()
