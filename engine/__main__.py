@@ -9,7 +9,7 @@ import typer
 
 from engine.errors import SpecError
 from engine.runs import options
-from engine.runs.console import answering, box, mapping, names, numbers, score_line, show
+from engine.runs.console import answering, box, mapping, names, numbers, score_text, show
 from engine.runs.verbs import calibrate_here, compute_here, spec_alone, was_given
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Calibrated probabilistic forecasts from a frozen transformer.")
@@ -279,7 +279,7 @@ def score(
             seed=seed,
             say=lambda line: print(line, file=sys.stderr),
         )
-        show(found, as_json, "\n".join(score_line(n, v) for n, v in found.items()))
+        show(found, as_json, score_text(found))
 
 
 @app.command()

@@ -297,6 +297,8 @@ def test_score_of_files(answer, call, tmp_path, kind) -> None:
     forecast, observed = ensemble()
     words = written(tmp_path, forecast, observed, kind)
     found = answer(*words)
+    kept = {name: found.pop(name) for name in ("changes", "notes", "times")}
+    assert kept["times"]["matched"] == kept["times"]["forecast"] == kept["times"]["observed"] == 8
     assert list(found) == ["crps_fair", "w1_pit", "coverage_95", "width_95", "rmse", "spread_skill_ratio"]
     for one in found.values():
         assert one.keys() == {"value", "low", "high", "cases", "valid_fraction"}
@@ -304,7 +306,7 @@ def test_score_of_files(answer, call, tmp_path, kind) -> None:
     # the mean of six members is off by √(1 + 1/6) of the unit noise
     assert found["rmse"]["value"] == pytest.approx(np.sqrt(7 / 6), rel=0.1)
     code, out, _ = call(*words, "--scores", "rmse")
-    assert code == 0 and out.startswith("rmse: ") and "8 cases, 100.0% valid" in out
+    assert code == 0 and out.startswith("rmse: ") and "8 cases, 100.0% valid" in out and "times: 8 matched" in out
 
 
 def test_score_names_the_member_dimension(answer, tmp_path) -> None:
@@ -324,7 +326,11 @@ def test_score_turns_grids_the_right_way_and_says_so(answer, call, tmp_path) -> 
     flipped = flipped.assign_coords(longitude=(flipped.longitude + 180) % 360 - 180).sortby("longitude")
     words = written(turned, forecast, flipped)
     code, out, err = call(*words, "--json")
-    assert code == 0 and json.loads(out) == expected
+    assert code == 0
+    found = json.loads(out)
+    said = found.pop("changes")
+    assert expected.pop("changes") == [] and found == expected
+    assert all(line in err for line in said) and len(said) == 2
     assert "observed.nc" in err and "north" in err and "longitude" in err
 
 

@@ -175,6 +175,15 @@ def score_line(name: str, found: dict[str, Any]) -> str:
     return f"{name}: {_listed(value)}  {about}"
 
 
+def score_text(found: dict[str, Any]) -> str:
+    """The answer of `score` for people: a line for each score, then how many times met."""
+    from engine.runs.score_answer import scores_in
+
+    times = found["times"]
+    met = f"times: {times['matched']} matched, of {times['forecast']} of the forecast and {times['observed']} of the observed"
+    return "\n".join([*(score_line(name, entry) for name, entry in scores_in(found).items()), met])
+
+
 def _listed(value: Any) -> str:
     """Numbers of a curve, nested lists in brackets."""
     if isinstance(value, (list, tuple)):

@@ -1,24 +1,21 @@
 """Scores of an ensemble in files against observations in files, streamed by time, with block-bootstrap intervals."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from engine import lexicon
-from engine.errors import DatasetError, ScoreError
 from engine.kernels.area import region_weights
 from engine.runs.accumulate import Accumulator, chosen, finalise, require
 from engine.runs.align import Say, meet, member_dimension, same_units
+from engine.runs.score_answer import Said, answers
+from engine.runs.score_sides import Paths, as_forecast, beside, on_valid_times, open_sides, shared_variables
 from engine.types import EnsembleView
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    Opener = Callable[[str | Path], tuple[xr.Dataset, tuple[str, ...]]]
+    from engine.runs.score_sides import Opener
 
-Paths = str | Path | Sequence[str | Path]
 BLOCK = 16_000_000
 """Member values read at a time (64 MB in float32)."""
 
@@ -30,6 +27,8 @@ def score_files(
     *,
     member_dim: str | None = None,
     variable: str | None = None,
+    rename: Mapping[str, str] | None = None,
+    calendar: str | None = None,
     climatology: str | Path | None = None,
     thresholds: Sequence[float] = (),
     spread_edges: Sequence[float] = (),
@@ -39,244 +38,53 @@ def score_files(
     seed: int = 0,
     say: Say = lambda _: None,
     opener: "Opener | None" = None,
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Any]:
     """`{score: {"value", "low", "high", "cases", "valid_fraction"}}`; a decomposition gives one entry a part, a histogram lists.
 
+    Beside the scores stand `changes` (texts: what was changed or assumed on the way in), `notes` (what else was said, as
+    times that were left out) and `times` (how many there are, how many met, within what tolerance).
+
     Several paths continue one another along time. Both sides are brought to canonical names, units and orientation and
-    meet by coordinate value; what was changed or left out goes to `say`. Where a forecast holds initial and lead times,
-    `lead_time` (hours) chooses one, and the valid time is their sum. `region` [south, north, west, east]. NaN marks what is
+    meet by coordinate value; what was changed or left out also goes to `say`. Where a forecast holds initial and lead times,
+    `lead_time` (hours) chooses one, and the valid time is their sum. `rename` maps the files' names to canonical ones,
+    `calendar` is the one to convert to where the sides differ. `region` [south, north, west, east]. NaN marks what is
     missing: it lowers `valid_fraction`. Raises an `EngineError` where members, units, grids or times do not fit.
     """
-    entries = chosen(scores)
-    ours, theirs = (
-        _open(paths, member_dim if side == "forecast" else None, opener, side, say)
-        for side, paths in (("forecast", forecast), ("observed", observed))
-    )
-    member_dim = None if "member" in ours.dims else member_dim
-    theirs = _as_forecast(ours, theirs, say)
-    first, second = _variables(ours, theirs, variable, say)
+    entries, said = chosen(scores), Said(say)
+    ours, theirs = open_sides(forecast, observed, said, member_dim=member_dim, rename=rename, calendar=calendar, opener=opener)
+    theirs = as_forecast(ours, theirs, said)
+    first, second = shared_variables(ours, theirs, variable, said)
     ensemble, truth = ours[first], theirs[second]
-    member = member_dimension(ensemble, member_dim)
-    ensemble = _valid_times(ensemble, lead_time)
+    member = member_dimension(ensemble, None if "member" in ours.dims else member_dim)
+    ensemble = on_valid_times(ensemble, lead_time)
     same_units(ensemble, truth)
-    ensemble, truth = meet(ensemble, truth, say)
+    counts = {side: field.sizes.get("time", 1) for side, field in (("forecast", ensemble), ("observed", truth))}
+    ensemble, truth = meet(ensemble, truth, said.note)
     if "time" not in ensemble.dims:
         ensemble, truth = ensemble.expand_dims("time", 1), truth.expand_dims("time")
     ensemble, truth = ensemble.transpose(member, "time", "latitude", "longitude"), truth.transpose("time", "latitude", "longitude")
-    normal = None if climatology is None else _climatology(climatology, second, truth, opener)
+    normal = None if climatology is None else beside(climatology, second, truth, opener)
     weights = region_weights(truth["latitude"].values, truth["longitude"].values, {"region": tuple(region)})
     members, times = ensemble.sizes[member], truth.sizes["time"]
     sums = Accumulator(entries, weights, members, thresholds=thresholds, spread_edges=spread_edges, grid=False)
+    for part, view in _pieces(ensemble, truth, normal, tuple(thresholds)):
+        for score in entries:
+            require(score, view)
+        sums.add(view, part)
+    found = sums.result()
+    scored = int((found.valid[:, 0] > 0).sum())  # a time at which nothing can be scored is no case
+    values = answers(finalise(found, entries, members=members, replicates=replicates, seed=seed), scores, scored, second)
+    return values | {"changes": said.changes, "notes": said.notes, "times": counts | {"matched": times}}
+
+
+def _pieces(
+    ensemble: "xr.DataArray", truth: "xr.DataArray", normal: "xr.DataArray | None", thresholds: tuple[float, ...]
+) -> Iterator[tuple[range, EnsembleView]]:
+    """All values, each read once: the numbers of some times, and these times' members, observed and climatology."""
+    times = truth.sizes["time"]
     step = max(1, BLOCK // max(1, ensemble.size // times))
     for start in range(0, times, step):
         part = slice(start, start + step)
         values = None if normal is None else (normal.isel(time=part) if "time" in normal.dims else normal).values
-        view = EnsembleView(ensemble.isel(time=part).values, truth.isel(time=part).values, values, thresholds=tuple(thresholds))
-        for score in entries:
-            require(score, view)
-        sums.add(view, range(start, min(start + step, times)))
-    found = sums.result()
-    scored = int((found.valid[:, 0] > 0).sum())  # a time at which nothing can be scored is no case
-    return _answers(finalise(found, entries, members=members, replicates=replicates, seed=seed), scores, scored, second)
-
-
-def _answers(values: dict[str, Any], scores: Sequence[str], times: int, variable: str) -> dict[str, dict[str, Any]]:
-    valid = float(values["valid_fraction"][0])
-    if valid == 0:
-        raise ScoreError(
-            variable,
-            found="no valid point at any time",
-            expected="observations and at least two members",
-            remedy="Check the missing values.",
-        )
-    same = {"cases": times, "valid_fraction": valid}
-    found: dict[str, dict[str, Any]] = {}
-    for score in chosen(scores):
-        if score.profile:
-            curve = score.key == "rank_histogram"
-            names = ("rank_counts", "rank_low", "rank_high") if curve else None
-            if names:
-                found[score.key] = dict(zip(("value", "low", "high"), (values[n][0].tolist() for n in names), strict=True)) | same
-            else:
-                prefix = "exceedance_" if score.key == "exceedance" else "spread_"
-                parts = {
-                    n.removeprefix(prefix): v[0].tolist() for n, v in values.items() if n.startswith(prefix) and n != "spread_skill_ratio"
-                }
-                found[score.key] = {"value": parts, "low": None, "high": None} | same
-            continue
-        parts = [
-            n for n in values if f"{n}_low" in values and (n == score.key or n.startswith(f"{score.key}_")) and np.ndim(values[n]) == 1
-        ]
-        own = [score.key] if score.key in values else parts
-        for name in own:
-            found[name] = {
-                "value": float(values[name][0]),
-                "low": float(values[f"{name}_low"][0]),
-                "high": float(values[f"{name}_high"][0]),
-            } | same
-    return found
-
-
-def _open(paths: Paths, member_dim: str | None, opener: "Opener | None", side: str, say: Say) -> "xr.Dataset":
-    """All paths of one side in canonical form, joined along time."""
-    import xarray as xr
-
-    listed = [paths] if isinstance(paths, str | Path) else list(paths)
-    if not listed:
-        raise ScoreError(side, found="no path", expected="at least one file", remedy=f"Name the {side} file.")
-    parts = []
-    for path in listed:
-        data, changes = (opener or _reader(member_dim))(path)
-        parts.append(data)
-        for change in changes:
-            say(f"{side} {Path(path).name}: {change}")
-    return parts[0] if len(parts) == 1 else cast("xr.Dataset", xr.concat(parts, dim="time", join="exact", combine_attrs="override"))
-
-
-def _open_fields(path: str | Path) -> "tuple[xr.Dataset, tuple[str, ...]]":
-    """The engine's reader. Where it finds no field, a dimension that nobody knows is the likely reason, and may be the members'."""
-    from engine.data import open_fields
-    from engine.data._join import open_path
-
-    try:
-        return open_fields(path)
-    except DatasetError as refusal:
-        if "at least one field" not in refusal.expected:
-            raise
-        raw, _ = open_path(path)
-        listed = ", ".join(map(str, raw.dims))
-        remedy = "Name the dimension of the members (--member-dim on the command line), or choose a file with gridded fields."
-        raise DatasetError(refusal.what, found=f"{refusal.found} on {listed}", expected=refusal.expected, remedy=remedy) from refusal
-
-
-def _reader(member_dim: str | None) -> "Opener":
-    """The engine's reader; a member dimension of an unknown name is renamed before the canonical form is made."""
-    if member_dim is None:
-        return _open_fields
-
-    def renamed(path: str | Path) -> "tuple[xr.Dataset, tuple[str, ...]]":
-        from engine.data._join import open_path
-        from engine.data.conform import conform
-
-        raw, _ = open_path(path)
-        if member_dim not in raw.dims:
-            member_dimension(raw[max(map(str, raw.data_vars), key=lambda v: raw[v].ndim)], member_dim)
-        if member_dim != "member":
-            raw = raw.rename({member_dim: "member"})
-        return conform(raw, f"dataset {Path(path).name}")
-
-    return renamed
-
-
-def _as_forecast(ours: "xr.Dataset", theirs: "xr.Dataset", say: Say) -> "xr.Dataset":
-    """The observed with geopotential as height, or height as geopotential, where the forecast holds the other of the two."""
-    for name in map(str, list(theirs.data_vars)):
-        other = (
-            name.replace("geopotential_height", "geopotential") if "height" in name else name.replace("geopotential", "geopotential_height")
-        )
-        if name in ours.data_vars or other == name or other not in ours.data_vars:
-            continue
-        factor, units = (lexicon.G0, "m2 s-2") if "height" in name else (1 / lexicon.G0, "m")
-        converted = (theirs[name] * np.float32(factor)).assign_attrs(units=units)
-        say(f"observed {name} taken as {other}: {'times' if factor > 1 else 'divided by'} {lexicon.G0}")
-        theirs = theirs.drop_vars(name).assign({other: converted})
-    return theirs
-
-
-def _variables(ours: "xr.Dataset", theirs: "xr.Dataset", variable: str | None, say: Say) -> tuple[str, str]:
-    """The variable's name on both sides: as asked, the only one they share, or the only ones there are."""
-    first, second = sorted(map(str, ours.data_vars)), sorted(map(str, theirs.data_vars))
-    shared = [name for name in first if name in second]
-    if variable is not None:
-        wanted = next((n for n in (variable, lexicon.canonical(variable)) if n in shared), None)
-        if wanted is None:
-            raise ScoreError(
-                "variable",
-                found=f"forecast: {', '.join(first)}; observed: {', '.join(second)}",
-                expected=f"{variable} in both",
-                remedy="Name one that both have.",
-            )
-        return wanted, wanted
-    if len(shared) == 1:
-        return shared[0], shared[0]
-    alone = len(first) == len(second) == 1
-    if not shared and alone and not all(lexicon.identify(n) for n in (first[0], second[0])):
-        say(f"forecast {first[0]} is scored against observed {second[0]}: each is the only variable of its file")
-        return first[0], second[0]
-    raise ScoreError(
-        "variable",
-        found=f"forecast: {', '.join(first)}; observed: {', '.join(second)}",
-        expected="one variable in common" if not shared else "one of them named",
-        remedy="Rename the variable in one of the files." if not shared else "Name it (--variable on the command line).",
-    )
-
-
-def _valid_times(forecast: "xr.DataArray", lead_time: float | None) -> "xr.DataArray":
-    """The forecast on valid times, at one lead time."""
-    if "lead_time" not in forecast.dims:
-        if lead_time is not None:
-            raise ScoreError(
-                "lead_time",
-                found=f"a forecast without a lead_time dimension ({', '.join(map(str, forecast.dims))})",
-                expected=f"one that holds {lead_time:g} h",
-                remedy="Leave the lead time out: this file holds one forecast for each valid time.",
-            )
-        return forecast
-    leads = forecast["lead_time"].values if "lead_time" in forecast.coords else np.zeros(0)
-    if leads.size == 0:
-        raise ScoreError(
-            "lead_time", found="a dimension without values", expected="lead times", remedy="Give the lead_time dimension its coordinate."
-        )
-    units = str(forecast["lead_time"].attrs.get("units", "hours")).lower()
-    scale = {"d": 24.0, "m": 1 / 60, "s": 1 / 3600}.get(units[:1], 1.0)
-    hours = (
-        leads.astype("timedelta64[s]").astype(np.float64) / 3600
-        if np.issubdtype(leads.dtype, np.timedelta64)
-        else leads.astype(np.float64) * scale
-    )
-    if lead_time is None and hours.size > 1:
-        listed = ", ".join(f"{h:g}" for h in hours[:12])
-        raise ScoreError(
-            "lead_time",
-            found=f"{hours.size} lead times ({listed} h)",
-            expected="one",
-            remedy="Choose one, in hours (lead_time=), or select it in the file.",
-        )
-    at = 0 if lead_time is None else int(np.abs(hours - lead_time).argmin())
-    if lead_time is not None and abs(hours[at] - lead_time) > 1e-3:
-        raise ScoreError(
-            "lead_time", found=", ".join(f"{h:g}" for h in hours), expected=f"{lead_time:g} h", remedy="Choose one that the file has."
-        )
-    chosen_lead = forecast.isel(lead_time=at, drop=True)
-    if "time" not in chosen_lead.dims:
-        return chosen_lead
-    import datetime
-
-    start = chosen_lead["time"].values
-    span = (
-        np.timedelta64(round(hours[at] * 3600), "s")
-        if np.issubdtype(start.dtype, np.datetime64)
-        else datetime.timedelta(hours=float(hours[at]))
-    )
-    return chosen_lead.assign_coords(time=start + span)
-
-
-def _climatology(path: str | Path, variable: str, observed: "xr.DataArray", opener: "Opener | None") -> "xr.DataArray":
-    """The climatology on the observed grid; with a time dimension it must hold every valid time."""
-    data, _ = (opener or _reader(None))(path)
-    if variable not in data.data_vars:
-        raise ScoreError(
-            "climatology", found=", ".join(map(str, data.data_vars)), expected=variable, remedy="Give a climatology of the scored variable."
-        )
-    field = data[variable].squeeze(drop=True)
-    same_units(field, observed)
-    target = observed if "time" in field.dims else observed.isel(time=0, drop=True)
-    target, field = meet(target, field, lambda _: None)
-    if any(target.sizes[d] != observed.sizes[d] for d in target.dims):
-        raise ScoreError(
-            "climatology",
-            found=f"{dict(field.sizes)}",
-            expected="every place and valid time that is scored",
-            remedy="Give a longer or larger climatology, or one without time.",
-        )
-    return field.transpose(*target.dims)
+        view = EnsembleView(ensemble.isel(time=part).values, truth.isel(time=part).values, values, thresholds=thresholds)
+        yield range(start, min(start + step, times)), view

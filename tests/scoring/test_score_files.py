@@ -7,6 +7,7 @@ import xarray as xr
 from engine.errors import EngineError
 from engine.runs import score_files as module
 from engine.runs.score import score, score_files
+from engine.runs.score_answer import scores_in
 
 RNG = np.random.default_rng(0)
 LAT, LON = np.linspace(67.5, -67.5, 4), np.arange(0.0, 360.0, 45.0)
@@ -44,8 +45,8 @@ def run(f=None, o=None, scores=NAMES, **options):
 
 def test_values_intervals_and_counts(monkeypatch):
     found = run()
-    assert list(found) == list(NAMES)
-    for name, entry in found.items():
+    assert list(scores_in(found)) == list(NAMES)
+    for name, entry in scores_in(found).items():
         assert entry["value"] == pytest.approx(score(name, forecast(), observed()), rel=1e-12)
         assert entry["low"] < entry["value"] < entry["high"] or name == "w1_pit"
         assert entry["cases"] == 40
