@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from engine.runs.classify.demo import classify_demo_spec as classify_demo_spec
     from engine.runs.classify.entries import method_schema as method_schema
     from engine.runs.classify.spec import ClassifySpec as ClassifySpec
+    from engine.runs.endings import brings as brings
+    from engine.runs.endings import endings as endings
+    from engine.runs.endings import every_ending as every_ending
+    from engine.runs.endings import folders as folders
+    from engine.runs.endings import leading as leading
     from engine.runs.jobs import cancel as cancel
     from engine.runs.jobs import dispatch as dispatch
     from engine.runs.jobs import progress as progress
@@ -52,6 +57,11 @@ _WHERE = {
     "open_dataset": "engine.data",
     "open_labelled": "engine.data",
     "score": "engine.runs.score",
+    "brings": "engine.runs.endings",
+    "endings": "engine.runs.endings",
+    "folders": "engine.runs.endings",
+    "every_ending": "engine.runs.endings",
+    "leading": "engine.runs.endings",
     "submit": "engine.runs.jobs",
     "progress": "engine.runs.jobs",
     "result": "engine.runs.jobs",

@@ -17,7 +17,6 @@ from pages._parts.uploader import bring
 TITLE = "Bring your own"
 ICON = ":material/upload_file:"
 
-WEIGHTS, FIELDS, STATISTICS = (".safetensors", ".ckpt", ".pt", ".pth"), (".nc", ".nc4", ".zarr"), (".nc", ".npz")
 LABELS = {
     "members": "Members M", "max_cases": "Cases", "calibrate_cases": "Cases to choose ν on",
     "calibrate_members": "Members to choose ν with", "lead_hours": "Lead times in hours", "variables": "Variables to verify",
@@ -89,11 +88,12 @@ if kept(st.segmented_control, "What it forecasts", "bring_kind", options=[FORECA
     st.stop()
 with st.container(border=True, key="step_model"):
     st.html("<h2 class='nu-section nu-first'>1 · The model</h2>")
-    checkpoint = bring("checkpoint", "Checkpoint", endings=WEIGHTS)
+    checkpoint = bring("checkpoint", "Checkpoint", kind="model of fields")
     normalisation = bring(
         "normalisation",
         "Normalisation",
-        endings=STATISTICS,
+        several=True,
+        kind="normalisation",
         hint="Mean and standard deviation of each variable, as the model was trained with. A run needs it.",
     )
     with st.expander("What the file may not say"):
@@ -101,16 +101,17 @@ with st.container(border=True, key="step_model"):
 
 with st.container(border=True, key="step_data"):
     st.html("<h2 class='nu-section nu-first'>2 · The data</h2>")
-    data = bring("data", "To verify on", several=True, endings=FIELDS, hint="NetCDF files holding the model's variables at several times.")
+    held = "Files holding the model's variables at several times. A Zarr store goes as a zip."
+    data = bring("data", "To verify on", several=True, kind="fields", hint=held)
     calibrate = bring(
         "calibrate",
         "To choose ν on",
         several=True,
-        endings=FIELDS,
+        kind="fields",
         hint="Other times than above. Without it, both operating points are read off the verification itself, and said so.",
     )
     with st.expander("A climatology"):
-        climatology = bring("climatology", "Climatology", endings=FIELDS, hint="For the anomaly correlation.")
+        climatology = bring("climatology", "Climatology", kind="climatology", hint="For the anomaly correlation.")
 
 with st.container(border=True, key="step_run"):
     st.html("<h2 class='nu-section nu-first'>3 · Check, then run</h2>")

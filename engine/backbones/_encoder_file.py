@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import AfterValidator, BaseModel, Field, PositiveInt, ValidationError
 
 from engine.backbones._climax_shapes import settle
-from engine.backbones._keys import Facts, check_same, match_keys, revision
+from engine.backbones._keys import STATE_DICTS, Facts, check_same, match_keys, revision
 from engine.errors import CheckpointError
 from engine.labelled import Classifier
 
@@ -39,6 +39,7 @@ class Recorded(BaseModel):
 class EncoderClassifier(Classifier):
     """What images and texts have in common; a subclass names its facts, builds the network and prepares examples."""
 
+    endings: ClassVar[tuple[str, ...]] = STATE_DICTS
     required: ClassVar[tuple[str, ...]]
     """Facts that have to be recorded or named."""
     recorded: ClassVar[type[Recorded]]

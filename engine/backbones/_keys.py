@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "network.", "ema_model.", "model_ema.", "ema.")
 """Stripped one at a time: DataParallel, torch.compile, Lightning modules, averaged copies."""
 
+STATE_DICTS = (".safetensors", ".ckpt", ".pt", ".pth", ".bin")
+"""How files of a state dict end. Their content decides; a page asks for these, so that a look into a folder finds them."""
 CONTAINERS = ("state_dict", "model_state_dict", "model", "net", "network", "module", "weights", "params")
 AVERAGES = ("ema", "ema_state_dict", "model_ema", "ema_model", "state_dict_ema")
 _COUNTERS = ("n_averaged", "num_updates", "decay")

@@ -16,7 +16,7 @@ from engine.backbones._climax_plan import plan
 from engine.backbones._climax_shapes import expected_keys, infer, modern
 from engine.backbones._climax_shapes import recognise as _recognise
 from engine.backbones._fields import check_grid, read_fields, share_of_year
-from engine.backbones._keys import Facts, match_keys, revision
+from engine.backbones._keys import STATE_DICTS, Facts, match_keys, revision
 from engine.errors import CheckpointError
 from engine.types import Array, Backbone, Batch, Case, Dataset
 
@@ -41,6 +41,9 @@ class ClimaX(Backbone):
     key: ClassVar[str] = "climax"
     title: ClassVar[str] = "ClimaX"
     tasks: ClassVar[tuple[str, ...]] = ("fields",)
+    endings: ClassVar[tuple[str, ...]] = STATE_DICTS
+    beside: ClassVar[dict[str, tuple[str, ...]]] = {"normalisation": (".nc", ".npz"), "climatology": (".nc", ".npz")}
+    companions: ClassVar[tuple[str, ...]] = ("normalize_std.npz",)
 
     module: "ClimaXNet"
     recognise = staticmethod(_recognise)

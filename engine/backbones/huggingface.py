@@ -32,6 +32,7 @@ class HuggingFace(Classifier):
     key: ClassVar[str] = "huggingface"
     title: ClassVar[str] = "Hugging Face classifier"
     requires: ClassVar[tuple[str, ...]] = ("transformers",)
+    endings: ClassVar[tuple[str, ...]] = (".zip",)
 
     def __init__(
         self,

@@ -30,6 +30,7 @@ class Grib:
 
     key = "grib"
     title = "GRIB 1 and 2"
+    endings = (".grib", ".grib1", ".grib2", ".grb", ".grb1", ".grb2", ".gb", ".gb2")
     requires = ("cfgrib", "eccodes")
 
     def sniff(self, path: Path) -> bool:

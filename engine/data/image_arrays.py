@@ -24,6 +24,8 @@ class ImageArrays:
 
     key = "image_arrays"
     title = "images and labels as NumPy arrays (.npz, .npy)"
+    endings = (".npz", ".npy")
+    companions = ("*_labels.npy",)
     task = "classification"
     kind = "images"
     requires = ()

@@ -21,6 +21,7 @@ class ImageFolders:
 
     key = "images"
     title = "images in a folder for each class, or a zip of it"
+    endings = (".zip",)
     task = "classification"
     kind = "images"
     requires = ()

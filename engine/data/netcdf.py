@@ -15,6 +15,7 @@ class NetCDF:
 
     key = "netcdf"
     title = "NetCDF 3 and 4"
+    endings = (".nc", ".nc4", ".cdf", ".h5", ".hdf5")
     requires = ("h5netcdf", "netCDF4")
 
     def sniff(self, path: Path) -> bool:

@@ -29,6 +29,8 @@ class ClimaXShards:
 
     key = "npz"
     title = "ClimaX shards (.npz)"
+    endings = (".npz", ".npy")
+    companions = ("lat.npy", "lon.npy")
     requires = ()
 
     def sniff(self, path: Path) -> bool:

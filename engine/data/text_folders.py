@@ -18,6 +18,7 @@ class TextFolders:
 
     key = "text_folders"
     title = "text files by class in a folder, or a zip of it"
+    endings = (".zip",)
     task = "classification"
     kind = "text"
     requires = ()

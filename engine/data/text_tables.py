@@ -28,6 +28,7 @@ class TextTables:
 
     key = "text_tables"
     title = "a table of texts with labels (csv, tsv, Parquet)"
+    endings = (".csv", ".tsv", ".tab", ".txt", ".parquet")
     task = "classification"
     kind = "text"
     requires = ("polars", "pyarrow")

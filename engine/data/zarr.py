@@ -21,6 +21,8 @@ class Zarr:
 
     key = "zarr"
     title = "Zarr 2 and 3 (folder or zip)"
+    endings = (".zip",)
+    folders = (".zarr",)
     requires = ("zarr",)
 
     def sniff(self, path: Path) -> bool:

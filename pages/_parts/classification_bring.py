@@ -12,7 +12,6 @@ from pages._parts.form import form
 from pages._parts.preflight_table import passed, preflight_table
 from pages._parts.uploader import bring
 
-WEIGHTS, LABELLED = (".safetensors", ".ckpt", ".pt", ".pth"), (".npz", ".npy", ".zip", ".csv", ".tsv", ".parquet")
 NEEDS = {
     "temperature_scaling": "calibrate", "stochastic_attention": "", "mc_dropout": "", "director": "fit", "deep_ensemble": "fit",
     "kep_svgp": "fit", "sgpa": "fit",
@@ -29,23 +28,17 @@ def labelled() -> None:
     """The three steps; the page ends here."""
     with st.container(border=True, key="step_classifier"):
         st.html("<h2 class='nu-section nu-first'>1 · The model</h2>")
-        checkpoint = bring(
-            "classifier", "Checkpoint", endings=WEIGHTS, hint="A vision transformer, or a transformer encoder for text. It stays frozen."
-        )
+        kinds = "A vision transformer, or a transformer encoder for text; a Hugging Face folder goes as a zip. It stays frozen."
+        checkpoint = bring("classifier", "Checkpoint", kind="model of labels", hint=kinds)
     with st.container(border=True, key="step_labelled"):
         st.html("<h2 class='nu-section nu-first'>2 · The data</h2>")
         how = "Images and labels (.npz), a zip with a folder for each class, or a table of texts (.csv, .tsv, .parquet)."
-        data = bring("verify_labels", "To verify on", several=True, endings=LABELLED, hint=how)
-        calibrate = bring(
-            "calibrate_labels",
-            "To calibrate on",
-            several=True,
-            endings=LABELLED,
-            hint="Other examples: for temperatures and for choosing ν.",
-        )
+        data = bring("verify_labels", "To verify on", several=True, kind="labels", hint=how)
+        for_choosing = "Other examples: for temperatures and for choosing ν."
+        calibrate = bring("calibrate_labels", "To calibrate on", several=True, kind="labels", hint=for_choosing)
         with st.expander("To learn from, and examples from outside"):
-            fit = bring("fit_labels", "To learn from", several=True, endings=LABELLED, hint="For methods that train: DIRECTOR, ensembles.")
-            outside = bring("outside_labels", "From outside the classes", several=True, endings=LABELLED, hint="Their labels do not count.")
+            fit = bring("fit_labels", "To learn from", several=True, kind="labels", hint="For methods that train: DIRECTOR, ensembles.")
+            outside = bring("outside_labels", "From outside the classes", several=True, kind="labels", hint="Their labels do not count.")
     with st.container(border=True, key="step_compare"):
         st.html("<h2 class='nu-section nu-first'>3 · Check, then run</h2>")
         if not (checkpoint and data):

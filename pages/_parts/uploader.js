@@ -49,6 +49,9 @@ async function send(file, token, report) {
 
 export default function (component) {
   const { data, parentElement, setTriggerValue } = component;
+  // a reload starts a new session on the server: by this cookie it finds what this browser has brought; it ends with the browser
+  const secure = location.protocol === "https:" ? "; Secure" : "";
+  document.cookie = `${data.cookie}=${data.token}; path=/; SameSite=Strict${secure}`;
   const drop = parentElement.querySelector(".drop");
   drop.replaceChildren();
   const row = document.createElement("div"); row.className = "row";

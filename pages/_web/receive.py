@@ -79,6 +79,8 @@ async def _piece(request: Request, who: str, upload: str, name: str, first: int,
                 written += len(data)
     except ClientDisconnect:
         return JSONResponse({"received": have + written}, 400)
+    if not have:
+        await run_in_threadpool(uploads.check_kind, who, upload, name)
     if have + written < total:
         return JSONResponse({"received": have + written})
     brought = await run_in_threadpool(uploads.finish, who, upload, name)

@@ -1,6 +1,6 @@
 """The store of files that users bring: streamed to disk in pieces, resumable, kept under the hash of their content.
 
-A token is given to each session and signed, so that pieces of two users never meet and nobody uploads without a page of
+A token is given to each browser and signed, so that pieces of two users never meet and nobody uploads without a page of
 this app. While a file grows it lies under its token; when it is whole it moves to `uploads/<hash>/<name>`.
 """
 
@@ -12,16 +12,17 @@ import re
 import secrets
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import engine
 from engine.errors import DatasetError, UnsafeFileError
 from engine.settings import settings
 
 RESERVE = 1 << 30
 """Bytes of disk that uploads leave free: runs and the table need room to end properly."""
 LIFETIME = 24 * 3600.0
-ENDINGS = (".safetensors", ".ckpt", ".pt", ".pth", ".nc", ".nc4", ".npz", ".json")
 _ID = re.compile(r"[0-9a-f]{8,64}")
 
 
@@ -57,8 +58,13 @@ def _secret() -> bytes:
     return path.read_bytes()
 
 
+def server_id() -> str:
+    """Eight digits that tell this server from others, and nothing of its secret."""
+    return hashlib.sha256(b"name" + _secret()).hexdigest()[:8]
+
+
 def grant() -> str:
-    """A token for one session."""
+    """A token for one browser."""
     body = f"{secrets.token_hex(16)}.{int(time.time())}"
     return f"{body}.{hmac.new(_secret(), body.encode(), 'sha256').hexdigest()}"
 
@@ -73,16 +79,24 @@ def owner(token: str) -> str | None:
 
 
 def safe_name(name: str) -> str:
-    """The file's own name reduced to harmless letters. A name that is not one of ours to read is refused."""
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "_", Path(name.replace("\\", "/")).name).lstrip(".-_")[-120:]
-    if not plain.lower().endswith(ENDINGS):
-        raise UnsafeFileError(
-            f"upload {plain or '?'}",
-            found="another kind of file",
-            expected=f"a name ending in {', '.join(ENDINGS)}",
-            remedy="Convert it first.",
-        )
+    """The file's own name reduced to harmless letters."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "_", Path(name.replace("\\", "/")).name)[-120:].lstrip(".-_")
+    if not plain:
+        raise UnsafeFileError("upload", found=f"the name {name[:40]!r}", expected="letters or digits in it", remedy="Rename the file.")
     return plain
+
+
+def check_kind(who: str, upload: str, name: str) -> None:
+    """Refuse a growing file that no reader takes, by its name and by its first bytes; what has arrived of it is dropped."""
+    part = _part(who, upload)
+    if not engine.brings(part, name):
+        part.unlink(missing_ok=True)
+        raise UnsafeFileError(
+            f"upload {name}",
+            found="a name and first bytes of no kind that is read here",
+            expected=f"a name ending in {', '.join(engine.every_ending())}",
+            remedy="Bring the file in one of these forms. Pack a folder as a .zip.",
+        )
 
 
 def _part(who: str, upload: str) -> Path:
@@ -151,15 +165,32 @@ def find(file_id: str, name: str) -> Brought:
     return Brought(file_id, path.name, path.stat().st_size, path)
 
 
+def together(files: Sequence[Path]) -> tuple[Path, ...]:
+    """The files to open, in a folder of their own where one of them is to be found beside another (an array and its labels)."""
+    if len(engine.leading(files)) == len(files):
+        return tuple(files)
+    store = settings().uploads
+    mine = [f for f in files if f.is_relative_to(store) and f.is_file()]
+    name = hashlib.sha256("\n".join(sorted(str(f.relative_to(store)) for f in mine)).encode()).hexdigest()[:32]
+    place = store / ".sets" / name
+    place.mkdir(parents=True, exist_ok=True)
+    for file in mine:
+        with contextlib.suppress(FileExistsError):
+            os.link(file, place / file.name)
+    return engine.leading([place / f.name if f in mine else f for f in files])
+
+
 def offered() -> list[Path]:
     """Files of the folders that this server's owner allows (`NUSCOPE_DATA_FOLDERS`), sorted; links that lead out are left out."""
     found: list[Path] = []
+    endings, whole = engine.every_ending(), engine.folders("fields")
     for folder in filter(None, settings().data_folders.split(":")):
         root = Path(folder).resolve()
         for path in sorted(root.rglob("*")) if root.is_dir() else ():
-            if (
-                (path.suffix in ENDINGS and path.is_file()) or (path.suffix == ".zarr" and path.is_dir())
-            ) and path.resolve().is_relative_to(root):
+            name = path.name.lower()
+            if ((name.endswith(endings) and path.is_file()) or (name.endswith(whole) and path.is_dir())) and path.resolve().is_relative_to(
+                root
+            ):
                 found.append(path)
         if len(found) > 2000:
             break

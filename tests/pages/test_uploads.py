@@ -10,7 +10,8 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.testclient import TestClient
 
-from pages._web import uploads
+import engine
+from pages._web import memory, uploads
 from pages._web.guard import Guard
 
 ID = "0123456789abcdef"
@@ -143,6 +144,47 @@ def test_other_kinds_of_files_are_refused(client: TestClient, name: str) -> None
     assert answer.status_code == 400 and ".safetensors" in answer.json()["error"]["expected"]
 
 
+@pytest.mark.parametrize("ending", engine.every_ending())
+def test_whatever_a_reader_takes_is_taken(client: TestClient, ending: str) -> None:
+    answer = put(client, b"abc", name=f"mine{ending.upper()}")
+    assert answer.status_code == 200, answer.text
+    assert uploads.find(answer.json()["id"], answer.json()["name"]).path.name == f"mine{ending.upper()}"
+
+
+def test_a_name_that_says_nothing_is_judged_by_its_first_bytes(client: TestClient, home: Path) -> None:
+    assert put(client, b"GRIB" + b"\0" * 60, name="gfs.t00z.pgrb2.0p25.f006").status_code == 200
+    assert put(client, b"hello" * 20, name="gfs.t00z.pgrb2.0p25.f012", upload="f" * 16).status_code == 400
+    assert len(stored(home)) == 1, "nothing of the refused one is kept"
+
+
+def test_what_was_brought_is_found_again_by_its_browser_alone(client: TestClient, home: Path) -> None:
+    mine, other = uploads.grant(), uploads.grant()
+    answer = put(client, b"abc" * 100, token=mine).json()
+    file = uploads.find(answer["id"], answer["name"])
+    memory.remember(mine, "data", {file.name: file.path})
+    assert memory.recall(mine, "data") == {"data.nc": file.path}
+    assert memory.recall(mine, "calibrate") == {} == memory.recall(other, "data") == memory.recall("no.token.x", "data")
+    file.path.unlink()
+    assert memory.recall(mine, "data") == {}, "what is gone from the store is not shown"
+
+
+def test_a_note_gives_back_files_of_the_store_alone(home: Path, tmp_path: Path) -> None:
+    token, secret = uploads.grant(), tmp_path / "secret.nc"
+    secret.write_bytes(b"abc")
+    memory.remember(token, "data", {"secret.nc": secret, ".secret": home / "uploads" / ".secret"})
+    assert memory.recall(token, "data") == {}
+
+
+def test_an_array_lies_beside_its_labels(client: TestClient) -> None:
+    brought = []
+    for upload, (name, content) in enumerate({"set.npy": b"images", "set_labels.npy": b"labels"}.items()):
+        answer = put(client, content, name=name, upload=f"{upload:016x}").json()
+        brought.append(uploads.find(answer["id"], answer["name"]).path)
+    (opened,) = uploads.together(brought)
+    assert opened.read_bytes() == b"images" and opened.with_name("set_labels.npy").read_bytes() == b"labels"
+    assert uploads.together(brought[:1]) == tuple(brought[:1]), "alone it stays where it is"
+
+
 def test_the_first_tokens_are_good_whoever_asks_first(home: Path) -> None:
     """Eight sessions that make the signing key at the same moment all get tokens that hold."""
     for _ in range(20):
@@ -196,7 +238,7 @@ def test_folders_offer_only_what_lies_in_them(home: Path, tmp_path: Path, monkey
     allowed, outside = tmp_path / "allowed", tmp_path / "outside"
     (allowed / "deep").mkdir(parents=True)
     outside.mkdir()
-    for path in (allowed / "a.nc", allowed / "deep" / "b.safetensors", allowed / "c.txt", outside / "d.nc"):
+    for path in (allowed / "a.nc", allowed / "deep" / "b.safetensors", allowed / "c.exe", outside / "d.nc"):
         path.write_bytes(b"x")
     (allowed / "link.nc").symlink_to(outside / "d.nc")
     assert uploads.offered() == [], "no folder is allowed unless the owner says so"
