@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -101,7 +102,8 @@ Affine = tuple[Fraction, Fraction]
 def _registry() -> "pint.UnitRegistry[Any]":
     import pint
 
-    registry: Any = pint.UnitRegistry(non_int_type=Fraction, on_redefinition="ignore", cache_folder=None)
+    number: Any = Fraction
+    registry: Any = pint.UnitRegistry(non_int_type=number, on_redefinition="ignore", cache_folder=None)
     for line in _DEFINED:
         registry.define(line)
     return registry
@@ -176,8 +178,8 @@ def _read(text: str) -> "tuple[Fraction, Any, frozenset[str]] | None":
     try:
         unit = _registry().parse_units(expression)
         stands = frozenset(str(d) for name in names for d in _registry().get_dimensionality(name))
-    except (pint.PintError, ValueError, TypeError, AttributeError, ZeroDivisionError):
-        return None
+    except (pint.PintError, ValueError, TypeError, AttributeError, ZeroDivisionError, KeyError, TokenError):
+        return None  # what the library raises on text that is no unit
     return number, unit, stands | frozenset(_MEANT[name] for name in names if name in _MEANT)
 
 
@@ -197,13 +199,19 @@ def _written(text: str) -> tuple[str, list[str]] | None:
                 return None
             names.append(name)
             power = token["brace"] or token["exp"]
+            if power and int(power) == 0:
+                return None
             parts.append(f"{name}**({power})" if power else name)
         elif token["one"]:
             parts.append("dimensionless")
         else:
             operator = token["op"].strip()
             parts.append(operator if operator in ("/", "(", ")") else "*")
-    return "".join(parts), names
+    expression = "".join(parts)
+    whole = expression.count("(") == expression.count(")") and not re.search(
+        r"^[*/]|[*/(]$|[*/(][*/)](?!\()|\*\*\*", expression.replace("**(", "^(")
+    )
+    return (expression, names) if whole and parts else None
 
 
 def known(label: object) -> bool:
