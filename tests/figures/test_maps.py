@@ -137,6 +137,68 @@ def test_every_kind_draws_in_every_projection(which, verification, fields):
     assert "M = 20" in MAP.describe(verification, which=which, fields=fields)
 
 
+OVER_ALL = {"coverage": "coverage_map", "bias": "bias_map", "rmse": "rmse_map", "spread": "spread_map", "mean_width": "width_map"}
+OVER_ALL |= {"valid": "valid_map"}
+
+
+def northward(verification, fields, ascending):
+    """Every map of both files is larger in the north by hemisphere and latitude, and a little in the east; rows either way up."""
+    marked = []
+    for dataset in (verification, fields):
+        dataset = dataset.sortby("latitude", ascending=ascending)
+        mark = 0.5 + dataset["latitude"] / 200 + np.sin(np.deg2rad(dataset["longitude"])) / 50
+        marked.append(
+            dataset.assign({n: (mark + dataset[n] * 0).transpose(*dataset[n].dims) for n in dataset if {*mark.dims} <= {*dataset[n].dims}})
+        )
+    return mark, *marked
+
+
+def test_every_map_over_all_cases_has_a_test_here():
+    assert OVER_ALL.keys() == {key for key, kind in _map_data.KINDS.items() if not kind.single}
+
+
+@pytest.mark.parametrize("ascending", [True, False])
+@pytest.mark.parametrize("which", sorted(MAP.kinds))
+def test_north_stays_north(which, ascending, verification, fields):
+    """The number at a place is that place's own; on the screen and on the page, in each projection, it is drawn there."""
+    mark, ours, single = northward(verification, fields, ascending)
+    data = MAP.data(ours, which=which, fields=single)[which]
+    flat = which in ("width", "error")  # differences of two equal fields
+    wanted = mark * 0 if flat else mark
+    for lat, lon in ((70, 10), (-70, 10), (40, 90), (40, 270), (-30, 180)):
+        at = {"latitude": lat, "longitude": lon, "method": "nearest"}
+        assert float(data.sel(**at)) == pytest.approx(float(wanted.sel(**at)), abs=1e-6)
+    if flat:
+        return
+    for key, projection in _geo.PROJECTIONS.items():
+        drawn = heatmap(MAP.screen(ours, which=which, fields=single, projection=key))
+        x, y = (np.asarray(ends, float) for ends in (drawn.x, drawn.y))
+        x, y = ((c[1:] + c[:-1]) / 2 if len(c) > n else c for c, n in zip((x, y), drawn.z.shape[::-1], strict=True))
+        lon, lat = projection.inverse(*np.meshgrid(x, y))
+        seen = np.isfinite(lon) & np.isfinite(lat) & np.isfinite(drawn.z)
+        expected = 0.5 + lat / 200 + np.sin(np.deg2rad(lon)) / 50
+        assert seen.mean() > 0.4
+        assert np.abs(drawn.z - expected)[seen].max() < 0.02, key  # half a cell is 0.014
+
+
+@pytest.mark.parametrize("ascending", [True, False])
+@pytest.mark.parametrize(
+    ("which", "projection"), [("rmse", "robinson"), ("bias", "equirectangular"), ("coverage", "robinson"), ("observed", "robinson")]
+)
+def test_north_is_up_on_the_page(which, projection, ascending, verification, fields):
+    """Pixels along a meridian without coasts take the colours of the scale from its low end in the south to its high end in the north."""
+    _, ours, single = northward(verification, fields, ascending)
+    page = MAP.page(ours, which=which, fields=single, projection=projection, limits=(0.0, 1.0))
+    pixels, box = paint(page), page.axes[0].get_window_extent()
+    bar = page.axes[1].get_window_extent()
+    high, low = (pixels[int(pixels.shape[0] - y), int((bar.x0 + bar.x1) / 2)] for y in (bar.y1 - 8, bar.y0 + 8))
+    column = int((box.x0 + box.x1) / 2 - 0.07 * (box.x1 - box.x0))  # the Atlantic
+    rows = [int(pixels.shape[0] - (box.y0 + box.y1) / 2 - share * (box.y1 - box.y0)) for share in (0.28, -0.28)]
+    north, south = (pixels[row, column] for row in rows)
+    assert np.abs(north - high).sum() < np.abs(north - low).sum()
+    assert np.abs(south - low).sum() < np.abs(south - high).sum()
+
+
 def test_single_case_maps_read_that_case(verification, fields):
     at = {"lead_time": 0, "variable": 0, "map_case": 7}
     observed = fields["observed"].isel(at).values

@@ -116,6 +116,33 @@ def test_causal_is_top_left(nu):
     assert float(out[:, :, :, 0].abs().max()) == 0.0
 
 
+@pytest.mark.parametrize("kind", ["bool", "float"])
+@pytest.mark.parametrize("nu", [None, 1, 4, 100, 10**4])
+def test_a_causal_mask_holds_beside_another(nu, kind):
+    """Both hide: what is drawn is seen under each, and without draws it is attention under the two as one mask."""
+    from engine.kernels.intercept import stochastic_attention
+
+    class Both(torch.nn.Module):
+        def forward(self, q, k, v, mask):
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=True)
+
+    torch.manual_seed(0)
+    q, k, v = torch.randn(2, 3, 9, 8), torch.randn(2, 3, 9, 8), torch.eye(9).expand(2, 3, 9, 9)
+    seen = torch.rand(2, 1, 9, 9) > 0.4
+    seen[..., 0] = True
+    earlier = torch.ones(9, 9).tril().bool()
+    mask = seen if kind == "bool" else torch.randn(2, 1, 9, 9).masked_fill(~seen, float("-inf"))
+    together = seen & earlier if kind == "bool" else mask.masked_fill(~earlier, float("-inf"))
+    out = sample_attention(q, k, v, nu, seed=0, attn_mask=mask, is_causal=True)
+    assert float(out.masked_fill(seen & earlier, 0.0).abs().max()) == 0.0
+    assert torch.equal(out, sample_attention(q, k, v, nu, seed=0, attn_mask=together))
+    model = Both()
+    with torch.no_grad(), stochastic_attention(model, nu):
+        assert torch.equal(model(q, k, v, mask), out)
+    if nu is None:
+        assert torch.allclose(out, F.scaled_dot_product_attention(q, k, v, attn_mask=together), atol=1e-6)
+
+
 def test_fully_masked_rows_follow_the_deterministic_path():
     """A row with no visible key gives what SDPA gives, and leaves the other rows' draws alone."""
     q, k, v = torch.randn(2, 2, 5, 8), torch.randn(2, 2, 7, 8), torch.randn(2, 2, 7, 8)

@@ -410,6 +410,33 @@ def test_an_ensemble_holds_its_models(classifier, examples, states):
     assert not torch.equal(state["1.head.weight"], state["2.head.weight"])
 
 
+def test_models_of_an_ensemble_begin_and_learn_apart(classifier, examples):
+    """Initial weights of their own, uncorrelated (a learning rate that moves nothing shows them); an order of the examples of their own."""
+    orders_of = {}
+
+    class Watched:
+        def __getattr__(self, name):
+            return getattr(classifier, name)
+
+        def logits(self, inputs, module=None):
+            if module is not None and module.training:
+                orders_of.setdefault(id(module), []).extend(pixels.numpy().tobytes() for pixels in inputs["pixels"])
+            return classifier.logits(inputs, module)
+
+    size = 4
+    options = {"size": size, "epochs": 1, "batch": 8, "lr": 1e-12, "include_frozen": False}
+    state = learn("deep_ensemble", Watched(), examples, None, **options)
+    for name, weight in classifier.module.named_parameters():
+        drawn = [state[f"{i}.{name}"].flatten() for i in range(size)]
+        if weight.dim() > 1 and weight.numel() > 500:  # others may begin as zeros or ones
+            together = torch.corrcoef(torch.stack(drawn)) - torch.eye(size)
+            assert float(together.abs().max()) < 6 / weight.numel() ** 0.5, name
+    orders = list(orders_of.values())
+    assert len(orders) == size
+    assert all(sorted(order) == sorted(orders[0]) and len(order) == len(examples) for order in orders)
+    assert len({tuple(order) for order in orders}) == size
+
+
 def test_an_ensemble_without_the_frozen_model(classifier, examples):
     state = learn("deep_ensemble", classifier, examples, None, **SMALL | {"size": 2, "epochs": 1, "include_frozen": False})
     assert {name.partition(".")[0] for name in state} == {"0", "1"}

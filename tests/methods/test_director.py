@@ -160,6 +160,49 @@ def test_a_perfect_student_has_no_loss_and_w2_sees_both_parts(classifier: Classi
     assert float(matching(student, doubled, "w2", 0.0, 1.0)) == pytest.approx(float((sigma**2).mean()), rel=1e-5)
 
 
+@pytest.mark.parametrize(("loss", "noise"), [("kl", "learned"), ("w2", "learned"), ("kl", "constant"), ("w2", "none")])
+def test_the_matching_weighs_what_it_is_told(loss: str, noise: str, classifier: Classifier) -> None:
+    """Each weight counts in proportion: λ_mean (and λ_var) of W₂², their sum before the KL and without noise."""
+    torch.manual_seed(0)
+    student = Student(Transition(16, 2, 2, noise=noise), classifier.module, classifier.stack, train_ends=True)
+    states, means = ([torch.randn(3, 4, 16) for _ in range(n)] for n in (3, 2))
+    path = (states, means, [torch.rand(3, 4, 16) + 0.1 for _ in range(2)], None)
+    of_mean, of_var, of_both = (float(matching(student, path, loss, *w).detach()) for w in ((1.0, 0.0), (0.0, 1.0), (0.5, 0.25)))
+    mu, _ = student.transition(torch.cat(states[:-1]), torch.arange(2).repeat_interleave(3))
+    assert of_mean > 0 and of_var > 0
+    assert of_both == pytest.approx(0.5 * of_mean + 0.25 * of_var, rel=1e-5)
+    if loss == "w2":
+        assert of_mean == pytest.approx(float((mu - torch.cat(means)).square().mean().detach()), rel=1e-5)
+    else:
+        assert of_mean == pytest.approx(of_var)
+
+
+def test_the_matching_alone_follows_the_teacher_and_knows_no_labels(data: tuple[Any, Any], tmp_path: Path) -> None:
+    """λ_task = 0: the labels change nothing, and the transitions come nearer to the teacher's; with the matching off they do not."""
+    torch.manual_seed(0)
+    net = Encoder(Patches((8, 8, 1), 4, 16), 16, 2, 2, 16, 3, 0.0)
+    for block in net.blocks:  # attention that moves its tokens: there is something to follow
+        torch.nn.init.normal_(block.attn.qkv.weight, std=0.4)
+        torch.nn.init.normal_(block.attn.proj.weight, std=0.4)
+    lively: Any = open_checkpoint(write_encoder(net, tmp_path / "vit.safetensors", "vit", **FACTS))
+    fit, held = data[0].rows(slice(0, 96)), data[1]
+    wrong = type(fit)(fit.inputs, (fit.labels + 1) % 3, fit.ids)
+    few = {"epochs": 10, "batch": 24, "lr": 5e-3}
+    by = {"alone": {"lambda_mean": 1.0, "lambda_task": 0.0}, "both": {}, "off": {"matching": False}}
+    params = {name: DIRECTOR.ClassParams(**few, **own) for name, own in by.items()}
+    states = {name: DIRECTOR.learn(lively, fit, None, params=own, seed=3) for name, own in params.items()}
+    again = DIRECTOR.learn(lively, wrong, None, params=params["alone"], seed=3)
+    assert all(torch.equal(value, again[name]) for name, value in states["alone"].items())
+    states["untrained"] = DIRECTOR._student(lively, params["alone"], 3).trained()
+    path = Teacher(lively.stack()).path(held.inputs)
+    errors = {
+        name: float(matching(DIRECTOR._student(lively, params["both"], 0).restore(state), path, "w2", 1.0, 0.0))
+        for name, state in states.items()
+    }
+    assert errors["alone"] < 0.7 * errors["untrained"]
+    assert errors["both"] < 0.7 * errors["off"]
+
+
 def test_beside_a_teacher_without_noise_the_matching_says_nothing_of_sigma(classifier: Classifier) -> None:
     """The KL would make it the size of the distillation error; so it is the default only where the teacher has a covariance."""
     default = DIRECTOR.ClassParams()

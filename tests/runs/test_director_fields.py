@@ -156,6 +156,29 @@ def test_the_field_loss_leaves_the_task_out_where_it_matches_alone(world) -> Non
     assert one != float(loss(x, lead, y + 1).detach())
 
 
+@pytest.mark.parametrize("weights", [(0.5, 0.0, 0.5), (1.0, 0.0, 0.0), (0.0, 0.0, 1.0), (0.2, 0.3, 0.5)])
+def test_the_field_loss_is_matching_and_task_by_their_weights(world, weights) -> None:
+    backbone = open_checkpoint(world.checkpoint)
+    params = Director.Params(**FEW)
+    student = _fields.build(backbone, params, 0)
+    teacher = _fields.Teacher(backbone.stack())
+    torch.manual_seed(4)
+    x, lead, y = torch.randn(2, 3, 8, 16), torch.full((2,), 0.72), torch.randn(2, 3, 8, 16)
+
+    def loss(mean: float, var: float, task: float, alone: bool = False) -> float:
+        made = _fields.loss_function(student, teacher, params, (mean, var, task), torch.ones(8, 1), torch.full((3,), 1 / 3))
+        torch.manual_seed(0)
+        return float(made(x, lead, y, alone=alone).detach())
+
+    parts = [loss(1.0, 0.0, 0.0), loss(0.0, 1.0, 0.0), loss(0.0, 0.0, 1.0)]
+    assert min(parts) > 0
+    assert loss(*weights) == pytest.approx(sum(w * p for w, p in zip(weights, parts, strict=True)), rel=1e-5)
+    if weights[0] + weights[1] > 0:
+        assert loss(*weights, alone=True) == pytest.approx(weights[0] * parts[0] + weights[1] * parts[1], rel=1e-5)
+    inputs = {"x": x, "lead_times": lead}
+    assert parts[0] == pytest.approx(float(_fields.matching(student, teacher.path(inputs), params.matched_by, 1.0, 0.0).detach()), rel=1e-5)
+
+
 def test_a_classifier_is_no_model_of_fields(home, spec, tmp_path) -> None:
     from engine.backbones import new_vit
 

@@ -22,18 +22,17 @@ MAP = ("nu", "lead_time", "variable", "latitude", "longitude")
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory, make, world):
     """One run with all scores, two variables, and a place of its own: (verification, fields)."""
-    import os
-
     from engine.settings import settings
 
+    own = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NUSCOPE_HOME", str(tmp_path_factory.mktemp("home")))
+        patch.setenv("NUSCOPE_HOME", str(own))
         settings.cache_clear()
         found = jobs.run(make.spec(world, scores=(), variables=make.variables[:2], max_cases=8, regions={"alps": (20, 70, 0, 90)}))
         with open_fields(store.folder(found.attrs["key"])) as maps:
             fields = maps.load()
     settings.cache_clear()
-    assert os.environ.get("NUSCOPE_HOME") != str(store.settings().home)
+    assert store.settings().home != own
     return found, fields
 
 
@@ -112,6 +111,57 @@ def test_intervals_hold_their_values_and_shares_sum_to_one(whole) -> None:
     np.testing.assert_allclose(found["rank_counts"].sum("rank"), 1, rtol=1e-12)  # float64 shares of five
     np.testing.assert_allclose(found["rank_map"].sum("rank_bin"), 1, rtol=1e-5)  # float32 maps
     assert (found["rank_low"] <= found["rank_counts"]).all() and (found["rank_counts"] <= found["rank_high"]).all()
+
+
+def test_intervals_hold_the_dependence_of_neighbouring_cases(home, make, tmp_path) -> None:
+    """Weather that stays for ten cases: 60 cases are worth six, and a mean's interval is some √10 times that of 60 independent ones."""
+    world = make.world(tmp_path, days=63)
+    days = make.fields("0004-01-01", 63, 1)
+    days.isel(time=(np.arange(63) // 10) * 10).assign_coords(time=days["time"]).to_netcdf(world.verify, engine="h5netcdf")
+    few = {"nu": (2, 64), "max_cases": 60, "maps": False, "calibrate": (), "bootstrap": 400}
+    found = jobs.run(make.spec(world, scores=("crps_fair", "width_95", "rmse"), **few)).isel(region=0, lead_time=0, variable=0)
+    assert found.attrs["block_length"] > 5
+    for nu in (2, 64):
+        at = found.sel(nu=nu)
+        case = at["crps_fair_case"].values
+        independent = 1.96 * case.std(ddof=1) / np.sqrt(len(case))
+        assert float(at["crps_fair_high"] - at["crps_fair_low"]) / 2 > 1.8 * independent
+    # a root mean square moves half as much, relatively, as its square
+    half = float(found["rmse_deterministic_high"] - found["rmse_deterministic_low"]) / 2
+    assert half / float(found["rmse_deterministic"]) > 0.02
+
+
+def test_maps_stand_where_their_fields_do(whole) -> None:
+    """Each map over all cases, recomputed at each place from the fields of those cases."""
+    found, maps = whole
+    error = maps["mean"] - maps["observed"]
+    low, high = (maps["quantiles"].sel(quantile=q, method="nearest") for q in (0.025, 0.975))
+    wanted = {
+        "bias_map": error.mean("map_case"),
+        "rmse_map": np.sqrt((error**2).mean("map_case")),
+        "width_map": (high - low).mean("map_case"),
+        "coverage_map": ((low <= maps["observed"]) & (maps["observed"] <= high)).mean("map_case"),
+    }
+    for name, expected in wanted.items():
+        got = found[name].sel(level=95) if name == "coverage_map" else found[name]
+        np.testing.assert_allclose(got, expected.transpose(*MAP), rtol=1e-3, atol=1e-2, err_msg=name)  # float32 fields near 5600 m
+        assert float(abs(got - got.isel(latitude=slice(None, None, -1)).values).max()) > 0.1, "a map that is turned would show"
+
+
+@pytest.mark.parametrize("ascending", [True, False])
+def test_observed_fields_stand_where_the_file_has_them(home, make, tmp_path, ascending) -> None:
+    world = make.world(tmp_path, days=12)
+    days = make.fields("0004-01-01", 12, 1).sortby("latitude", ascending=ascending)
+    days.to_netcdf(world.verify, engine="h5netcdf")
+    key = jobs.run(make.spec(world, nu=(4,), max_cases=3, maps=True, calibrate=())).attrs["key"]
+    with open_fields(store.folder(key)) as maps:
+        for case in range(maps.sizes["map_case"]):
+            observed = maps["observed"].isel(lead_time=0, variable=0, map_case=case)
+            then = [t.isoformat()[:13] for t in days["time"].values].index(str(observed["valid_time"].values)[:13])
+            file = days[make.variables[0]].isel(time=then)
+            for lat, lon in ((70, 10), (-70, 10), (40, 90), (-10, 300)):
+                at = {"latitude": lat, "longitude": lon, "method": "nearest"}
+                assert float(observed.sel(**at)) == pytest.approx(float(file.sel(**at)), rel=1e-6)
 
 
 def test_maps_agree_with_the_scores(whole) -> None:
