@@ -82,6 +82,9 @@ def kind_of(path: Path) -> str:
         return "html"
     if start.startswith(b"version https://git-lfs"):
         return "lfs"
+    at = head.find(b"GRIB")
+    if 0 < at < 256 and head[at + 7 : at + 8] in (b"\x01", b"\x02"):  # a bulletin's heading before the first message
+        return "grib"
     if head and all(byte in b"\t\n\r" or 32 <= byte < 127 for byte in head):
         return "text"
     return "unknown"

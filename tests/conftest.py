@@ -11,7 +11,7 @@ import time
 from functools import cache
 from pathlib import Path
 
-import pyproj  # noqa: F401 -- before any test imports cfgrib: see engine/data/grib.py
+import pyproj  # noqa: F401 -- before any test imports eccodes: whichever of their two libproj comes last corrupts the heap
 import pytest
 
 KEY = "fake0123456789ab"

@@ -1,17 +1,16 @@
 """The guarded reader: tensors out of a torch zip whose pickle names classes that nobody here trusts.
 
-Run as a script in a process of its own (`_extract_client.py` starts it): `_extract.py IN OUT SECONDS`. It puts itself under
-limits on memory, time, file size and child processes before it looks at the file.
-It imports neither torch nor the engine. The unpickler knows a fixed short list of names (four of torch and the storage
-types) and answers every other with an inert class: no attribute of a module is ever looked up, so nothing that a pickle
-names can run. Tensors stay descriptions (storage, offset, shape, stride) until each is checked against the bytes of its
-storage; they are then written as safetensors. On stdout: one JSON document {"tree", "skipped"}.
+Run as a script in a process of its own, under limits on memory, time, file size and child processes (`_extract_client.py`
+starts it by `engine.confined`): `_extract.py IN OUT`. It imports neither torch nor the engine. The unpickler knows a fixed
+short list of names (four of torch and the storage types) and answers every other with an inert class: no attribute of a
+module is ever looked up, so nothing that a pickle names can run. Tensors stay descriptions (storage, offset, shape, stride)
+until each is checked against the bytes of its storage; they are then written as safetensors. On stdout: one JSON document
+{"tree", "skipped"}.
 """
 
 import json
 import math
 import pickle
-import resource
 import sys
 import zipfile
 from collections import OrderedDict
@@ -175,26 +174,8 @@ def extract(source: Path, target: Path) -> dict[str, Any]:
     return {"tree": [trail for trail, _ in found], "skipped": skipped, "stubbed": sorted(reader.stubbed)}
 
 
-def limit(size: int, seconds: int) -> None:
-    """Bounds that this process cannot lift again, in proportion to the file."""
-    bounds = {
-        resource.RLIMIT_AS: 2 * size + 2**31,
-        resource.RLIMIT_FSIZE: 2 * size + 2**24,
-        resource.RLIMIT_CPU: seconds,
-        resource.RLIMIT_NOFILE: 64,
-        resource.RLIMIT_CORE: 0,
-        # no threads and no children (root is exempt from this one)
-        resource.RLIMIT_NPROC: 0,
-    }
-    for what, bound in bounds.items():
-        hard = resource.getrlimit(what)[1]
-        bound = bound if hard == resource.RLIM_INFINITY else min(bound, hard)
-        resource.setrlimit(what, (bound, bound))
-
-
 if __name__ == "__main__":
     try:
-        limit(Path(sys.argv[1]).stat().st_size, int(sys.argv[3]))
         sys.stdout.write(json.dumps(extract(Path(sys.argv[1]), Path(sys.argv[2]))))
     except Exception as error:  # the parent turns it into a refusal; there is nobody else to tell
         sys.stdout.write(json.dumps({"error": f"{type(error).__name__}: {error}"[:500]}))

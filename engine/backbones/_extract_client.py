@@ -1,13 +1,12 @@
 """Starting the guarded reader in a process of its own, with limits on memory, time, file size and child processes."""
 
 import json
-import os
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from engine.confined import command, environment
 from engine.errors import UnsafeFileError
 
 _SECONDS = 300
@@ -23,13 +22,12 @@ def extract(file: Path, blocked: tuple[str, ...]) -> tuple[dict[str, Any], list[
     worker = Path(__file__).with_name("_extract.py")
     with tempfile.TemporaryDirectory(prefix="nuscope-extract-") as folder:
         target = Path(folder) / "tensors.safetensors"
-        # -I: no user site, no PYTHON* variables, no current folder on the path; BLAS would start threads, which the limits forbid
-        quiet = {"PATH": os.defpath, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        size = file.stat().st_size
         try:
             done = subprocess.run(
-                [sys.executable, "-I", str(worker), str(file), str(target), str(_SECONDS)],
+                command(worker, str(file), str(target), memory=2 * size + 2**31, written=2 * size + 2**24, seconds=_SECONDS),
                 cwd=folder,
-                env=quiet,
+                env=environment(),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=_SECONDS,

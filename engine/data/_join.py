@@ -15,9 +15,19 @@ if TYPE_CHECKING:
 
 
 def open_path(path: str | Path, **options: object) -> "tuple[xr.Dataset, str]":
-    """The raw dataset of a path by the first reader that recognises its content, and that reader's key."""
+    """The raw dataset of a path by the first reader that recognises its content, and that reader's key.
+
+    `select` picks messages by their keys, where a reader has messages (GRIB); others refuse it.
+    """
     place = resolved(path, "dataset")
     reader, key = recognise(place, "fields", "dataset")
+    if options.get("select") and not getattr(reader, "selects", False):
+        raise DatasetError(
+            f"dataset {place.name}",
+            found=f"a selection of messages for {reader.title}",
+            expected="GRIB, whose messages have keys",
+            remedy="Leave the selection out (select= in Python, --select on the command line); choose variables by name.",
+        )
     return reader.open(place, **options), key
 
 

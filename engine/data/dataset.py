@@ -43,13 +43,15 @@ def open_dataset(
     calendar: str | None = None,
     step_hours: float | None = None,
     climatology: str | Path | None = None,
+    select: Mapping[str, str] | None = None,
 ) -> Dataset:
     """Open files lazily as one dataset in canonical form.
 
     The main path or paths are what verification uses; `calibrate` and `fit` name others for tuning. A folder with train,
     val and test (ClimaX) gives all three. `rename` maps names in the file to canonical ones, `calendar` is the calendar to
     convert to where files differ, `step_hours` the time step of shards that record none. `climatology` is recorded in
-    `fields.attrs["climatology"]` for the model's adapter.
+    `fields.attrs["climatology"]` for the model's adapter. `select` picks GRIB messages by their keys: {"typeOfLevel":
+    "isobaricInhPa", "level": "500/850"}.
 
     Raises DatasetError for a time in two roles (tuning must never see what verification scores), different grids or
     calendars, and whatever `conform` refuses; UnsafeFileError for files that read others or unpack without bound.
@@ -64,11 +66,12 @@ def open_dataset(
         "rename": dict(rename or {}),
         "calendar": calendar,
         "step_hours": step_hours,
-    }
+    } | ({"select": dict(sorted(select.items()))} if select else {})
+    narrow = [*variables, *(rename or {})] if variables else None
     parts: list[tuple[str, str, xr.Dataset]] = []
     for role, paths in roles.items():
         for path in paths:
-            raw, _ = open_path(path, step_hours=step_hours)
+            raw, _ = open_path(path, step_hours=step_hours, select=select, variables=narrow)
             data, said = conform(
                 raw,
                 f"dataset {path.name}",
@@ -95,16 +98,20 @@ def open_dataset(
 
 def _shards(roles: dict[str, list[Path]], changes: list[str]) -> dict[str, list[Path]]:
     """A folder with train, val and test stands for three roles."""
-    main = roles["verify"]
-    if len(main) != 1 or not main[0].is_dir() or not (main[0] / "test").is_dir():
-        return roles
     found = dict(roles)
-    for role, names in _FOLDERS.items():
-        inner = next((main[0] / n for n in names if (main[0] / n).is_dir()), None)
-        if inner is not None and (role == "verify" or not roles[role]):
+    for role, inner in splits_of_tree(roles["verify"]).items():
+        if role == "verify" or not roles[role]:
             found[role] = [inner]
-            changes.append(f"{main[0].name}/{inner.name} is used to {role}")
+            changes.append(f"{inner.parent.name}/{inner.name} is the data to {role} on")
     return found
+
+
+def splits_of_tree(paths: Sequence[Path]) -> dict[str, Path]:
+    """The folders that a tree of train, val and test holds, by what they are for (`SPLITS`); empty for anything else."""
+    if len(paths) != 1 or not (paths[0] / "test").is_dir():
+        return {}
+    each = {role: next((paths[0] / n for n in names if (paths[0] / n).is_dir()), None) for role, names in _FOLDERS.items()}
+    return {role: inner for role, inner in each.items() if inner is not None}
 
 
 def _subset(data: "xr.Dataset", variables: Sequence[str]) -> "xr.Dataset":
@@ -249,8 +256,15 @@ def calendar(dataset: Dataset) -> str:
 
 
 def open_fields(
-    path: str | Path, *, variables: Sequence[str] | None = None, rename: Mapping[str, str] | None = None
+    path: str | Path,
+    *,
+    variables: Sequence[str] | None = None,
+    rename: Mapping[str, str] | None = None,
+    select: Mapping[str, str] | None = None,
 ) -> "tuple[xr.Dataset, tuple[str, ...]]":
-    """A file of forecasts or observations in canonical form, members and lead times kept, and what was changed; lazy."""
-    raw, _ = open_path(path)
+    """A file of forecasts or observations in canonical form, members and lead times kept, and what was changed; lazy.
+
+    `select` picks GRIB messages by their keys.
+    """
+    raw, _ = open_path(path, select=select, variables=[*variables, *(rename or {})] if variables else None)
     return conform(raw, f"dataset {Path(path).name}", rename=rename, variables=variables, strict=False)
