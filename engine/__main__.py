@@ -164,14 +164,16 @@ def calibrate(
             print("no checkpoint named: the embedded demo is calibrated", file=sys.stderr)
             given = {n: v for n, v in fields.items() if was_given(context, n)}
             return calibrate_here(calibration_spec(demo_spec(**given), **tune), verify, out, as_json)
-        if checkpoint is None or not data or not calibrate:
+        from engine.data.dataset import splits_of_tree
+
+        if checkpoint is None or not data or not (calibrate or "calibrate" in splits_of_tree(data)):
             raise SpecError(
                 "calibrate",
                 found=", ".join(f"no --{n}" for n, v in (("checkpoint", checkpoint), ("data", data), ("calibrate", calibrate)) if not v),
                 expected="a checkpoint, files to calibrate on, and files to verify on later",
                 remedy="Name all three, or none for the demo; or --spec FILE.",
             )
-        fields |= {"checkpoint": checkpoint, "data": tuple(data), "calibrate": tuple(calibrate)}
+        fields |= {"checkpoint": checkpoint, "data": tuple(data), "calibrate": tuple(calibrate or ())}
         return calibrate_here(parse_spec(fields | {"tune": tune}), verify, out, as_json)
 
 

@@ -74,7 +74,7 @@ def learned(plan: Plan, folder: Path, report: OnProgress) -> Plan:
         return plan
     from engine.data import cases as find_cases
 
-    fit = find_cases(plan.dataset, plan.lead_hours[0], "fit") if plan.spec.fit else []
+    fit = [] if plan.spec.student else find_cases(plan.dataset, plan.lead_hours[0], "fit")
     state = plan.method.fit(
         plan.backbone, plan.dataset, plan.params, cases=fit, seed=plan.spec.seed, folder=pieces.make_place(folder / "learning"),
         state=plan.spec.student, report=lambda done, total, message: report(0, 0, f"{message}, {done / max(1, total):.0%}"),

@@ -136,10 +136,11 @@ def make_plan(spec: RunSpec) -> Plan:
             expected="a method that gives an ensemble",
             remedy="Run such a method: every run verifies the deterministic forecast beside it (rmse_deterministic, acc_deterministic).",
         )
-    if "training" in method.needs and bool(spec.fit) == bool(spec.student):
+    double = bool(spec.fit and spec.student)
+    if "training" in method.needs and (double or not (spec.student or spec.gives("fit"))):
         raise SpecError(
             f"method {method.key!r}",
-            found="both fit data and a student" if spec.fit else "no fit data and no student",
+            found="both fit data and a student" if double else "no fit data and no student",
             expected="files to learn from, or the file of what was learned before",
             remedy="Name one of them: --fit FILE … or --student FILE.",
         )
@@ -172,7 +173,7 @@ def make_plan(spec: RunSpec) -> Plan:
         )
     nu = spec.nu if method.uses_nu else spec.nu[:1]
     by_lead = _cases(dataset, tuple(leads), spec.max_cases)
-    calibrate = tuple(find_cases(dataset, leads[0], "calibrate", spec.calibrate_cases)) if spec.calibrate else ()
+    calibrate = tuple(find_cases(dataset, leads[0], "calibrate", spec.calibrate_cases)) if "calibrate" in dataset.splits else ()
     latitude, longitude = dataset.fields["latitude"].values, dataset.fields["longitude"].values
     # a default region that the grid does not reach is left out; one that the user drew and that is empty is an error
     regions = {n: box for n, box in REGIONS.items() if region_mask(latitude, longitude, box).any()} | spec.regions

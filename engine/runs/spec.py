@@ -110,7 +110,7 @@ class RunSpec(BaseModel):
     @model_validator(mode="after")
     def _with_something_to_learn_from(self) -> "RunSpec":
         needing = "a calibration" if self.tune else f"post-hoc method {self.posthoc}" if self.posthoc else ""
-        if needing and not self.calibrate:
+        if needing and not self.gives("calibrate"):
             raise ValueError(f"{needing} needs calibration files (field calibrate, option --calibrate): it never sees what is verified on")
         return self
 
@@ -127,6 +127,12 @@ class RunSpec(BaseModel):
     @classmethod
     def _each_once(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(dict.fromkeys(values))
+
+    def gives(self, split: str) -> bool:
+        """Whether files are named for a split ("fit", "calibrate"): by its own field, or as a folder of the tree that `data` is."""
+        from engine.data.dataset import splits_of_tree
+
+        return bool(getattr(self, split)) or split in splits_of_tree(self.data)
 
     def files(self) -> dict[str, tuple[Path, ...]]:
         """Every file that the numbers depend on, by role."""
@@ -288,8 +294,13 @@ def read_spec(path: Path) -> Any:
         raise SpecError(
             f"spec file {path}", found=type(fields).__name__, expected="fields and values", remedy="Start with: checkpoint: FILE"
         )
-    spec = parse_spec(fields)
-    if not isinstance(spec, RunSpec):
-        return spec.placed(lambda named: path.parent / named)
-    moved = {role: tuple(path.parent / p for p in paths) for role, paths in spec.files().items()}
-    return spec.model_copy(update={role: moved[role][0] for role in SINGLE if role in moved} | {role: moved[role] for role in SEVERAL})
+    if kind_of_spec(fields) is not RunSpec:
+        return parse_spec(fields).placed(lambda named: path.parent / named)
+    # placed before anything is judged: what a folder holds decides whether there is something to calibrate on
+    for role in (*SINGLE, *SEVERAL):
+        named = fields.get(role)
+        if isinstance(named, str) and role in SINGLE:
+            fields[role] = str(path.parent / named)
+        elif isinstance(named, list | tuple) and all(isinstance(n, str) for n in named):
+            fields[role] = [str(path.parent / n) for n in named]
+    return parse_spec(fields)
