@@ -10,7 +10,8 @@ import typer
 from engine.errors import SpecError
 from engine.runs import options
 from engine.runs.console import answering, box, mapping, names, numbers, score_text, show
-from engine.runs.verbs import calibrate_here, compute_here, spec_alone, was_given
+from engine.runs.told import tell
+from engine.runs.verbs import calibrate_here, compute_here, reading, spec_alone, was_given
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Calibrated probabilistic forecasts from a frozen transformer.")
 
@@ -61,6 +62,11 @@ def sweep(
     max_cases: options.MaxCases = None,
     lead_hours: options.LeadHours = None,
     variables: options.Variables = None,
+    rename: options.Rename = None,
+    read: options.Read = None,
+    calendar: options.Calendar = None,
+    select: options.Select = None,
+    step_hours: options.StepHours = None,
     scores: Annotated[str | None, typer.Option(help="scores of the catalogue")] = None,
     regions: Annotated[str | None, typer.Option(help='further regions as JSON: {"Alps": [43, 49, 5, 16]}')] = None,
     method: options.MethodName = "stochastic_attention",
@@ -97,7 +103,7 @@ def sweep(
             "params": mapping(params, "params"), "maps": maps, "bootstrap": bootstrap, "title": title,
             "calibrate_cases": calibrate_cases, "calibrate_members": calibrate_members, "chosen": mapping(chosen, "chosen"),
             "posthoc": posthoc, "posthoc_params": mapping(posthoc_params, "posthoc-params"),
-        }  # fmt: skip
+        } | reading(rename, read, calendar, select, step_hours)  # fmt: skip
         if thresholds:
             fields["thresholds"] = numbers(thresholds, "thresholds", float)
         return compute_here(parse_spec(fields), out, as_json)
@@ -117,6 +123,11 @@ def calibrate(
     max_cases: options.MaxCases = None,
     lead_hours: options.LeadHours = None,
     variables: options.Variables = None,
+    rename: options.Rename = None,
+    read: options.Read = None,
+    calendar: options.Calendar = None,
+    select: options.Select = None,
+    step_hours: options.StepHours = None,
     method: options.MethodName = "stochastic_attention",
     params: options.Params = None,
     bootstrap: options.Bootstrap = 500,
@@ -159,9 +170,9 @@ def calibrate(
             "members": members, "seed": seed, "max_cases": max_cases, "variables": names(variables), "method": method,
             "lead_hours": numbers(lead_hours, "lead-hours", float) if lead_hours else (), "params": mapping(params, "params"),
             "bootstrap": bootstrap, "title": title, "calibrate_cases": calibrate_cases, "calibrate_members": calibrate_members,
-        }  # fmt: skip
+        } | reading(rename, read, calendar, select, step_hours)  # fmt: skip
         if checkpoint is None and not data and not calibrate:
-            print("no checkpoint named: the embedded demo is calibrated", file=sys.stderr)
+            tell("no checkpoint named: the embedded demo is calibrated")
             given = {n: v for n, v in fields.items() if was_given(context, n)}
             return calibrate_here(calibration_spec(demo_spec(**given), **tune), verify, out, as_json)
         from engine.data.dataset import splits_of_tree
@@ -197,11 +208,18 @@ def run(
     examples: Annotated[int, typer.Option(help="examples that are kept to be shown one by one")] = 24,
     bootstrap: options.Bootstrap = 500,
     architecture: options.Architecture = None,
-    text: Annotated[str | None, typer.Option(help="column of the text, where a table's is not recognised")] = None,
-    label: Annotated[str | None, typer.Option(help="column of the label, where a table's is not recognised")] = None,
+    text: options.TextColumn = None,
+    label: options.LabelColumn = None,
+    encoding: options.Encoding = None,
+    size: options.Size = None,
     normalisation: options.Normalisation = None,
     climatology: options.Climatology = None,
     variables: options.Variables = None,
+    rename: options.Rename = None,
+    read: options.Read = None,
+    calendar: options.Calendar = None,
+    select: options.Select = None,
+    step_hours: options.StepHours = None,
     lead_hours: options.LeadHours = None,
     student: options.Student = None,
     title: options.Title = "",
@@ -229,10 +247,20 @@ def inspect(
     architecture: Annotated[str | None, typer.Option(help='what the checkpoint does not record, as JSON: {"num_heads": 16, …}')] = None,
     num_heads: Annotated[int | None, typer.Option(help="attention heads (no checkpoint of ClimaX records them)")] = None,
     members: Annotated[int, typer.Option(help="members to plan for", min=2)] = 20,
+    rename: options.Rename = None,
+    read: options.ReadHere = None,
+    calendar: options.Calendar = None,
+    select: options.Select = None,
+    step_hours: options.StepHours = None,
+    text: options.TextColumn = None,
+    label: options.LabelColumn = None,
+    encoding: options.Encoding = None,
+    size: options.Size = None,
     as_json: options.Json = False,
 ) -> None:
     """Preflight: format, backbone, keys, sites, replay error, units, grid, calendar, missing values, memory."""
     from engine.runs.inspect import inspect_files, inspection_text
+    from engine.runs.reading import LabelledReading, Reading, parse_reading
 
     with answering(as_json):
         facts = mapping(architecture, "architecture") | ({"num_heads": num_heads} if num_heads is not None else {})
@@ -244,6 +272,8 @@ def inspect(
             climatology=climatology,
             members=members,
             architecture=facts,
+            reading=parse_reading(Reading, reading(rename, read, calendar, select, step_hours)),
+            labelled=parse_reading(LabelledReading, {"text": text, "label": label, "encoding": encoding, "size": size}),
         )
         show(found, as_json, inspection_text(found))
         if found["refusal"]:
@@ -257,6 +287,10 @@ def score(
     scores: Annotated[str, typer.Option(help="scores of the catalogue")] = "crps_fair,w1_pit,coverage_95,width_95,rmse,spread_skill_ratio",
     member_dim: Annotated[str | None, typer.Option(help="name of the member dimension, where it is not recognised")] = None,
     variable: Annotated[str | None, typer.Option(help="variable, where there are several")] = None,
+    rename: options.Rename = None,
+    read: options.ReadHere = None,
+    calendar: options.Calendar = None,
+    select: options.Select = None,
     climatology: Annotated[Path | None, typer.Option(help="climatology, for anomaly scores and for thresholds above it")] = None,
     thresholds: Annotated[str | None, typer.Option(help="events: more than so much (above the climatology, where one is given)")] = None,
     lead_time: Annotated[float | None, typer.Option(help="lead time in hours, where the forecast holds several")] = None,
@@ -265,6 +299,7 @@ def score(
     as_json: options.Json = False,
 ) -> None:
     """Verify an ensemble from anywhere against observations: no model needed."""
+    from engine.runs.reading import Reading, parse_reading
     from engine.runs.score import score_files
 
     with answering(as_json):
@@ -275,11 +310,12 @@ def score(
             member_dim=member_dim,
             variable=variable,
             climatology=climatology,
+            **parse_reading(Reading, reading(rename, read, calendar, select)).roles(),
             thresholds=numbers(thresholds, "thresholds", float) if thresholds else (),
             lead_time=lead_time,
             region=box(region, "region"),
             seed=seed,
-            say=lambda line: print(line, file=sys.stderr),
+            say=tell,
         )
         show(found, as_json, score_text(found))
 

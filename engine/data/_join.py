@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
+CALENDARS = ("standard", "noleap", "360_day")
+"""Calendars that times are converted to where files differ."""
+
+
 def open_path(path: str | Path, **options: object) -> "tuple[xr.Dataset, str]":
     """The raw dataset of a path by the first reader that recognises its content, and that reader's key.
 
@@ -57,7 +61,9 @@ def _grid(data: "xr.Dataset") -> str:
 def same_calendar(parts: "list[tuple[str, xr.Dataset]]", policy: str | None, changes: list[str]) -> "list[tuple[str, xr.Dataset]]":
     """Refuse to join calendars unless `policy` names the one to convert to; conversion drops dates that it lacks."""
     found = {name: calendar_of(data["time"].values) for name, data in parts if "time" in data.dims}
-    if len(set(found.values())) <= 1:
+    if policy is not None and policy not in CALENDARS:
+        raise DatasetError("calendar", found=repr(policy), expected=" or ".join(CALENDARS), remedy="Correct the name of the calendar.")
+    if len(set(found.values())) <= 1 and policy in (None, *found.values()):
         return parts
     if policy is None:
         listing = "; ".join(f"{calendar} in {name}" for name, calendar in found.items())

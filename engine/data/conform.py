@@ -12,6 +12,7 @@ import numpy as np
 
 from engine import lexicon
 from engine.data._coordinates import axis_of, order_times, orient, rename_axes
+from engine.data._rename import all_found, names_in, renamed
 from engine.data._units import sample, settle_units
 from engine.errors import DatasetError
 
@@ -42,20 +43,12 @@ def conform(
     """
     changes: list[str] = list(data.attrs.get("reader_notes", ()))
     if rename:
-        unknown = sorted(set(rename) - set(map(str, data.data_vars)))
-        if unknown:
-            raise DatasetError(
-                what,
-                found=f"variables {', '.join(map(str, data.data_vars))}",
-                expected=f"{', '.join(unknown)}, which is to be renamed",
-                remedy="Use the names in the file.",
-            )
-        data = data.rename(dict(rename))
-        changes += [f"{old} renamed to {new}, as asked" for old, new in rename.items()]
+        all_found(rename, [names_in(data)], what)
+        data = renamed(data, rename, what, changes)
     data = rename_axes(data, what, changes)
     data = orient(data, what, changes)
     data = order_times(data, what, changes, numbered=not strict)
-    fields = _named(data, what, changes)
+    fields = _named(_as_asked(data, variables or ()), what, changes)
     if variables is not None:
         fields = _chosen(fields, variables, what)
     result = {}
@@ -68,7 +61,7 @@ def conform(
                 what,
                 found=f"two variables that are both {final}",
                 expected="one",
-                remedy="Choose one with variables= or drop one from the file.",
+                remedy="Choose one by its name in the file with --read (variables= in Python), or drop one from the file.",
             )
         lazy = _lazy(field)
         target = lexicon.units_of(final) or units
@@ -109,11 +102,22 @@ def _lazy(field: "xr.DataArray") -> Any:
     return chunked.astype(np.float32)
 
 
+def _as_asked(data: "xr.Dataset", variables: Sequence[str]) -> "xr.Dataset":
+    """Without variables that mean the same as one that was asked for by the file's own name: of two such it is the one."""
+    own = {v for v in variables if v in data.data_vars}
+    meant = {lexicon.canonical(v) or v for v in own}
+    return data.drop_vars([n for n in map(str, data.data_vars) if n not in own and (lexicon.canonical(n) or n) in meant])
+
+
 def _chosen(fields: "dict[str, xr.DataArray]", variables: Sequence[str], what: str) -> "dict[str, xr.DataArray]":
     wanted = {lexicon.canonical(v) or v: v for v in variables}
     family = {n.replace("geopotential_height", "geopotential"): n for n in fields}
     kept = {}
     for name, asked in wanted.items():
+        own = {n for n, f in fields.items() if str(f.attrs["file_name"]).partition(" at ")[0] == asked}
+        if own and name not in fields:  # the file's own name of a variable on several levels means all of them
+            kept |= {n: fields[n] for n in fields if n in own}
+            continue
         found = name if name in fields else family.get(name.replace("geopotential_height", "geopotential"))
         if found is None:
             raise DatasetError(
@@ -147,7 +151,8 @@ def _named(data: "xr.Dataset", what: str, changes: list[str]) -> "dict[str, xr.D
                     what,
                     found=f"{key} and {fields[name].attrs['file_name']}, which are both {name}",
                     expected="one variable of that name",
-                    remedy="Choose one with variables=, or rename with rename=.",
+                    remedy="Choose one by its name in the file with --read (variables= in Python), "
+                    "or rename one with --rename (rename= in Python).",
                 )
             fields[name] = part.rename(name)
     if left:

@@ -10,6 +10,7 @@ from engine import lexicon
 from engine.data._coordinates import calendar_of, iso, seconds_of
 from engine.data._fingerprint import fingerprint
 from engine.data._join import along_time, join, open_path, same_calendar, same_grid
+from engine.data._rename import all_found, names_in
 from engine.data.conform import conform
 from engine.errors import DatasetError
 from engine.safety import human, memory_limit, resolved
@@ -69,19 +70,22 @@ def open_dataset(
     } | ({"select": dict(sorted(select.items()))} if select else {})
     narrow = [*variables, *(rename or {})] if variables else None
     parts: list[tuple[str, str, xr.Dataset]] = []
+    names: list[set[str]] = []
     for role, paths in roles.items():
         for path in paths:
             raw, _ = open_path(path, step_hours=step_hours, select=select, variables=narrow)
+            names.append(names_in(raw))
             data, said = conform(
                 raw,
                 f"dataset {path.name}",
-                rename={k: v for k, v in (rename or {}).items() if k in raw.data_vars},
+                rename={k: v for k, v in (rename or {}).items() if k in names[-1]},
                 variables=None if len(paths) > 1 else variables,
             )
             if variables and len(paths) > 1:
                 data = _subset(data, variables)
             changes += [f"{path.name}: {line}" for line in said if f"{path.name}: {line}" not in changes]
             parts.append((role, path.name, _one_forecast(data, path.name, changes)))
+    all_found(rename or {}, names, "dataset")
     aligned = same_calendar(same_grid([(f"{name} ({role})", data) for role, name, data in parts]), calendar, changes)
     by_role = {role: [(n, d) for (r, _, _), (n, d) in zip(parts, aligned, strict=True) if r == role] for role in SPLITS}
     splits = {role: _timed(join(members, f"{role} data")) for role, members in by_role.items() if members}
@@ -264,7 +268,9 @@ def open_fields(
 ) -> "tuple[xr.Dataset, tuple[str, ...]]":
     """A file of forecasts or observations in canonical form, members and lead times kept, and what was changed; lazy.
 
-    `select` picks GRIB messages by their keys.
+    `select` picks GRIB messages by their keys. Names of `rename` that the file lacks may be another file's: whoever opens them all
+    checks that each was found.
     """
     raw, _ = open_path(path, select=select, variables=[*variables, *(rename or {})] if variables else None)
-    return conform(raw, f"dataset {Path(path).name}", rename=rename, variables=variables, strict=False)
+    mine = {k: v for k, v in (rename or {}).items() if k in names_in(raw)}
+    return conform(raw, f"dataset {Path(path).name}", rename=mine, variables=variables, strict=False)

@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import RunError
+from engine.runs.reading import READING
 from engine.runs.spec import NU_MAX, RunSpec, parse_spec
 from engine.runs.verification import open_result
 
@@ -50,7 +51,7 @@ IN_WORDS = {
 """Objectives in a run's name."""
 KEPT = (
     "checkpoint", "data", "calibrate", "normalisation", "climatology", "architecture", "method", "params", "seed", "max_cases", "members",
-    "calibrate_cases", "calibrate_members", "lead_hours", "variables", "bootstrap",
+    "calibrate_cases", "calibrate_members", "lead_hours", "variables", "bootstrap", *READING,
 )  # fmt: skip
 """Fields of a sweep's spec that a calibration shares."""
 

@@ -16,6 +16,7 @@ from typing import Any
 import typer
 
 from engine.errors import EngineError, ExportError, SpecError
+from engine.runs.told import listening, told
 
 
 def plain(value: Any) -> Any:
@@ -31,21 +32,34 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
-def show(document: Any, as_json: bool, text: str) -> None:
-    """Print the answer: the document with `--json`, the text for people otherwise."""
-    print(json.dumps(plain(document), indent=1, ensure_ascii=False) if as_json else text)
+def show(document: dict[str, Any], as_json: bool, text: str) -> None:
+    """Print the answer: the document with `--json`, the text for people otherwise. What was told on the way is in its `notes`."""
+    print(json.dumps(plain(with_notes(document)), indent=1, ensure_ascii=False) if as_json else text)
+
+
+def with_notes(document: dict[str, Any]) -> dict[str, Any]:
+    """The answer; where something was told that stands neither in its `changes` nor in its `notes`, with that among the notes."""
+    changes, notes = (list(document.get(name) or ()) for name in ("changes", "notes"))
+    fresh = [line for line in told() if line not in changes and line not in notes]
+    return document | {"notes": [*notes, *fresh]} if fresh else document
 
 
 @contextmanager
 def answering(as_json: bool) -> Iterator[None]:
-    """Turn refusals and faults into exit codes and, with `--json`, into an error document."""
+    """Turn refusals and faults into exit codes and, with `--json`, into an error document; listen to what is told meanwhile."""
+    with listening(), _ending(as_json):
+        yield
+
+
+@contextmanager
+def _ending(as_json: bool) -> Iterator[None]:
     try:
         yield
     except typer.Exit:
         raise
     except EngineError as refusal:
         if as_json:
-            print(json.dumps({"error": refusal.as_dict()}, indent=1, ensure_ascii=False))
+            print(json.dumps({"error": refusal.as_dict()} | _told(), indent=1, ensure_ascii=False))
         else:
             print(
                 f"{refusal.what}\n  found:    {refusal.found}\n  expected: {refusal.expected}\n  remedy:   {refusal.remedy}",
@@ -79,6 +93,11 @@ def writable(place: Path) -> Iterator[None]:
         raise ExportError(
             f"folder {place}", found=str(fault), expected="a place that can be written", remedy="Name another one with --out."
         ) from fault
+
+
+def _told() -> dict[str, list[str]]:
+    """`notes` of an error document, where something was told before the refusal."""
+    return {"notes": told()} if told() else {}
 
 
 class Ticker:

@@ -10,6 +10,7 @@ from typing import Any
 
 import psutil
 
+from engine.runs.told import tell
 from engine.settings import DEMO, settings
 
 PACKAGES = ("torch", "streamlit", "plotly", "xarray", "cartopy", "scikit-optimize", "polars", "numpy")
@@ -59,7 +60,7 @@ def device() -> str:
             _sample("cuda:0")
         except RuntimeError as fault:
             name, capability = torch.cuda.get_device_name(0), torch.cuda.get_device_capability(0)
-            print(f"cuda:0 ({name}, architecture {capability}) cannot run this build of torch ({fault}); using the CPU", file=sys.stderr)
+            tell(f"cuda:0 ({name}, architecture {capability}) cannot run this build of torch ({fault}); using the CPU")
         else:
             return "cuda:0"
     return "cpu"

@@ -9,6 +9,7 @@ import numpy as np
 from engine.backbones import inspect_checkpoint, open_checkpoint
 from engine.errors import CheckpointError, EngineError
 from engine.labelled import Classifier, Labelled
+from engine.runs.reading import LabelledReading, Reading
 from engine.runs.spec import RunSpec
 from engine.safety import human
 
@@ -25,24 +26,27 @@ def inspect_files(
     climatology: Path | None = None,
     members: int = 20,
     architecture: dict[str, Any] | None = None,
+    reading: Reading | None = None,
+    labelled: LabelledReading | None = None,
 ) -> dict[str, Any]:
     """The document of `inspect`; `refusal` is None, or text with what to do. Unreadable files raise EngineErrors.
 
     `sites` lists the attention calls, `replay_error` is relative to the largest output (float32: about 1e-6), `data` has
-    `findings` (rows of level, what, found, expected, remedy), and `plan` the memory and time of a default sweep.
+    `findings` (rows of level, what, found, expected, remedy), and `plan` the memory and time of a default sweep. `reading` and
+    `labelled` say how files of fields, or of labels, are to be read.
     """
     named: dict[str, Any] = dict(architecture or {}) | {
         n: p for n, p in (("normalisation", normalisation), ("climatology", climatology)) if p
     }
     found = inspect_checkpoint(checkpoint, **named)
     refusal = found.pop("refusal")
-    document = found | {"sites": [], "replay_error": None, "refusal": None, "data": {}}
+    document = found | {"sites": [], "replay_error": None, "refusal": None, "data": {}, "changes": [], "notes": found.get("notes", [])}
     if refusal is not None:
         document["refusal"] = _sentence(refusal)
         return document
     backbone: Any = open_checkpoint(checkpoint, **named)
     if isinstance(backbone, Classifier):
-        return _classifier(backbone, document, data, calibrate)
+        return _classifier(backbone, document, data, calibrate, (labelled or LabelledReading()).roles())
     seconds = _attention(backbone, document)
     # a look at the checkpoint alone says only that it is lacking; with data beside it, it stands in the way of a run
     lacking = _normalisation_lacking(backbone)
@@ -51,7 +55,8 @@ def inspect_files(
         if data and document["refusal"] is None:
             document["refusal"] = str(lacking)
     if data:
-        document["data"] = _data(backbone, data, calibrate, seconds)
+        document["data"] = _data(backbone, data, calibrate, seconds, (reading or Reading()).roles())
+        document["changes"] = document["data"]["changes"]
         problems = [f for f in document["data"]["findings"] if f["level"] == "problem"]
         document["data"]["problems"] = len(problems)
         if problems and document["refusal"] is None:
@@ -96,12 +101,14 @@ def _attention(backbone: Any, document: dict[str, Any]) -> float:
     return seconds
 
 
-def _classifier(classifier: Classifier, document: dict[str, Any], data: tuple[Path, ...], calibrate: tuple[Path, ...]) -> dict[str, Any]:
+def _classifier(
+    classifier: Classifier, document: dict[str, Any], data: tuple[Path, ...], calibrate: tuple[Path, ...], roles: dict[str, Any]
+) -> dict[str, Any]:
     """A classifier: its attention on an example (brought, or made up where its kind allows), and the sets that were brought."""
     from engine.data import open_labelled
 
     sets = [(role, path) for role, paths in (("verify", data), ("calibrate", calibrate)) for path in paths]
-    opened = [(role, open_labelled(path, kind=classifier.kind, classes=classifier.classes)) for role, path in sets]
+    opened = [(role, open_labelled(path, kind=classifier.kind, classes=classifier.classes, **roles)) for role, path in sets]
     example = opened[0][1] if opened else _made_up(classifier, document.get("architecture", {}))
     document["task"] = "classification"
     if example is not None and len(example):
@@ -122,6 +129,7 @@ def _classifier(classifier: Classifier, document: dict[str, Any], data: tuple[Pa
             "cases": len(verify),
             "problems": 0,
         }
+        document["changes"] = document["data"]["changes"]
     return document
 
 
@@ -158,12 +166,12 @@ def _class_attention(classifier: Classifier, example: Labelled, document: dict[s
     document["refusal"] = report.refusal
 
 
-def _data(backbone: Any, data: tuple[Path, ...], calibrate: tuple[Path, ...], seconds: float) -> dict[str, Any]:
+def _data(backbone: Any, data: tuple[Path, ...], calibrate: tuple[Path, ...], seconds: float, roles: dict[str, Any]) -> dict[str, Any]:
     from engine.data import cases, open_dataset
     from engine.data.preflight import preflight
     from engine.errors import DatasetError
 
-    dataset = open_dataset(data, calibrate=calibrate or None)
+    dataset = open_dataset(data, calibrate=calibrate or None, **roles)
     document = {
         "grid": list(dataset.grid),
         "variables": dataset.units,

@@ -160,7 +160,7 @@ def make_plan(spec: RunSpec) -> Plan:
             remedy="Classifiers are run on the page Classify, or by: python -m engine run --checkpoint … --data …",
         )
     backbone.module.to(device())
-    dataset = open_dataset(spec.data, calibrate=spec.calibrate or None, fit=spec.fit or None)
+    dataset = open_dataset(spec.data, calibrate=spec.calibrate or None, fit=spec.fit or None, **spec.roles())
     leads = spec.lead_hours or backbone.lead_hours[:1]
     variables = spec.variables or backbone.out_variables
     unknown = [v for v in variables if v not in backbone.out_variables]

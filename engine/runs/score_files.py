@@ -28,7 +28,9 @@ def score_files(
     member_dim: str | None = None,
     variable: str | None = None,
     rename: Mapping[str, str] | None = None,
+    variables: Sequence[str] | None = None,
     calendar: str | None = None,
+    select: Mapping[str, str] | None = None,
     climatology: str | Path | None = None,
     thresholds: Sequence[float] = (),
     spread_edges: Sequence[float] = (),
@@ -47,11 +49,13 @@ def score_files(
     Several paths continue one another along time. Both sides are brought to canonical names, units and orientation and
     meet by coordinate value; what was changed or left out also goes to `say`. Where a forecast holds initial and lead times,
     `lead_time` (hours) chooses one, and the valid time is their sum. `rename` maps the files' names to canonical ones,
-    `calendar` is the one to convert to where the sides differ. `region` [south, north, west, east]. NaN marks what is
+    `variables` are those of the files that are read, `calendar` is the one to convert to where the sides differ, `select` picks
+    messages of GRIB files. `region` [south, north, west, east]. NaN marks what is
     missing: it lowers `valid_fraction`. Raises an `EngineError` where members, units, grids or times do not fit.
     """
     entries, said = chosen(scores), Said(say)
-    ours, theirs = open_sides(forecast, observed, said, member_dim=member_dim, rename=rename, calendar=calendar, opener=opener)
+    roles = {"rename": rename, "variables": variables} | ({"select": select} if select else {})
+    ours, theirs = open_sides(forecast, observed, said, member_dim=member_dim, roles=roles, calendar=calendar, opener=opener)
     theirs = as_forecast(ours, theirs, said)
     first, second = shared_variables(ours, theirs, variable, said)
     ensemble, truth = ours[first], theirs[second]

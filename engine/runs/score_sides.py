@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -25,13 +25,27 @@ def open_sides(
     said: Said,
     *,
     member_dim: str | None,
-    rename: Mapping[str, str] | None,
+    roles: dict[str, Any],
     calendar: str | None,
     opener: "Opener | None",
 ) -> "tuple[xr.Dataset, xr.Dataset]":
     """Both sides in canonical form, each of one or several paths."""
-    ours = _open(forecast, "forecast", opener or _reader(member_dim, rename), said)
-    return ours, _open(observed, "observed", opener or _reader(None, rename), said)
+    ours = _open(forecast, "forecast", opener or _reader(member_dim, roles), said)
+    theirs = _open(observed, "observed", opener or _reader(None, roles), said)
+    _all_renamed(roles.get("rename") or {}, said)
+    return ours, theirs
+
+
+def _all_renamed(rename: Mapping[str, str], said: Said) -> None:
+    """A name that no file has is a slip of the pen, and must not pass for a wish that was granted."""
+    lost = [old for old in rename if not any(f": {old} renamed to " in change for change in said.changes)]
+    if lost:
+        raise DatasetError(
+            "rename",
+            found=f"no {lost[0]} in any of the files",
+            expected="names that a file has",
+            remedy="Correct it in --rename (rename= in Python).",
+        )
 
 
 def _open(paths: Paths, side: str, reader: "Opener", said: Said) -> "xr.Dataset":
@@ -50,13 +64,13 @@ def _open(paths: Paths, side: str, reader: "Opener", said: Said) -> "xr.Dataset"
     return parts[0] if len(parts) == 1 else cast("xr.Dataset", xr.concat(parts, dim="time", join="exact", combine_attrs="override"))
 
 
-def _open_fields(path: str | Path, rename: Mapping[str, str] | None) -> "tuple[xr.Dataset, tuple[str, ...]]":
+def _open_fields(path: str | Path, roles: dict[str, Any]) -> "tuple[xr.Dataset, tuple[str, ...]]":
     """The engine's reader. Where it finds no field, a dimension that nobody knows is the likely reason, and may be the members'."""
     from engine.data import open_fields
     from engine.data._join import open_path
 
     try:
-        return open_fields(path, rename=rename)
+        return open_fields(path, **roles)
     except DatasetError as refusal:
         if "at least one field" not in refusal.expected:
             raise
@@ -66,21 +80,19 @@ def _open_fields(path: str | Path, rename: Mapping[str, str] | None) -> "tuple[x
         raise DatasetError(refusal.what, found=f"{refusal.found} on {listed}", expected=refusal.expected, remedy=remedy) from refusal
 
 
-def _reader(member_dim: str | None, rename: Mapping[str, str] | None) -> "Opener":
+def _reader(member_dim: str | None, roles: dict[str, Any]) -> "Opener":
     """The engine's reader; a member dimension of an unknown name is renamed before the canonical form is made."""
     if member_dim is None:
-        return lambda path: _open_fields(path, rename)
+        return lambda path: _open_fields(path, roles)
 
     def renamed(path: str | Path) -> "tuple[xr.Dataset, tuple[str, ...]]":
         from engine.data._join import open_path
-        from engine.data.conform import conform
 
         raw, _ = open_path(path)
         if member_dim not in raw.dims:
             member_dimension(raw[max(map(str, raw.data_vars), key=lambda v: raw[v].ndim)], member_dim)
-        if member_dim != "member":
-            raw = raw.rename({member_dim: "member"})
-        return conform(raw, f"dataset {Path(path).name}", rename=rename, strict=False)
+        also = {member_dim: "member"} if member_dim != "member" else {}
+        return _open_fields(path, roles | {"rename": {**(roles.get("rename") or {}), **also}})
 
     return renamed
 
@@ -180,7 +192,7 @@ def on_valid_times(forecast: "xr.DataArray", lead_time: float | None) -> "xr.Dat
 
 def beside(path: str | Path, variable: str, observed: "xr.DataArray", opener: "Opener | None") -> "xr.DataArray":
     """The climatology on the observed grid; with a time dimension it must hold every valid time."""
-    data, _ = (opener or _reader(None, None))(path)
+    data, _ = (opener or _reader(None, {}))(path)
     if variable not in data.data_vars:
         raise ScoreError(
             "climatology", found=", ".join(map(str, data.data_vars)), expected=variable, remedy="Give a climatology of the scored variable."

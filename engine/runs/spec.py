@@ -6,11 +6,12 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, FiniteFloat, ValidationError, field_validator, model_validator
 
 import engine
 from engine.errors import SpecError
 from engine.kernels.area import REGIONS
+from engine.runs.reading import READING, Reading, without_defaults
 from engine.runs.tune import NU_MAX, Tune
 from engine.settings import DEMO
 
@@ -27,13 +28,11 @@ BESIDE = ("normalisation.nc", "normalize_mean.npz")
 """Where a checkpoint's normalisation is looked for when none is named: beside it."""
 
 
-class RunSpec(BaseModel):
+class RunSpec(Reading):
     """A sweep over ν, or one method's run. Equal specs over equal files have equal keys, whatever the files' places.
 
     `shard_cases` and `title` do not enter the key: they change no number.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     checkpoint: Path = Field(description="the frozen model's weights")
     data: tuple[Path, ...] = Field(min_length=1, description="files that the forecasts are verified on")
@@ -153,6 +152,7 @@ class RunSpec(BaseModel):
     def key(self) -> str:
         """16 hex digits: hash of the canonical spec with the files' contents in place of their names."""
         plain = self.model_dump(mode="json", exclude={"title", "shard_cases", *SINGLE, *SEVERAL})
+        plain = without_defaults(self, plain, READING)
         plain["files"] = contents(self)
         plain["engine"] = engine.__version__
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,7 +1,6 @@
 """What verbs that compute have in common: run in this process, copy the results, print the answer; and what the command line said."""
 
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,8 @@ import typer
 
 from engine.errors import SpecError
 from engine.runs.console import Ticker, mapping, names, numbers, show, writable
+from engine.runs.reading import LABELLED_READING, READING
+from engine.runs.told import tell
 
 
 def calibrate_here(spec: Any, verify: bool, out: Path | None, as_json: bool) -> None:
@@ -48,7 +49,7 @@ def copy_results(key: str, out: Path | None, files: tuple[str, ...]) -> None:
                     shutil.copytree(place, out / name, dirs_exist_ok=True)
                 else:
                     shutil.copy2(place, out / name)
-        sys.stderr.write(f"written to {out}: {', '.join(kept)}\n")
+        tell(f"written to {out}: {', '.join(kept)}")
 
 
 def compute_here(spec: Any, out: Path | None, as_json: bool) -> None:
@@ -67,7 +68,7 @@ def compute_here(spec: Any, out: Path | None, as_json: bool) -> None:
     if out is not None:
         copy_results(verification.attrs["key"], out, ("verification.nc", "fields.nc", "spec.json"))
         write_report(verification, out / "report.html")
-        sys.stderr.write(f"written to {out}: report.html\n")
+        tell(f"written to {out}: report.html")
     document = rows.document(verification)
     return show(document, as_json, rows.table(document))
 
@@ -134,9 +135,17 @@ def was_given(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-LABELS = ("outside", "state", "corruptions", "severities", "examples", "text", "label")
+def reading(
+    rename: str | None, read: str | None, calendar: str | None, select: str | None = None, step_hours: float | None = None
+) -> dict[str, Any]:
+    """Fields of a `Reading`, from the options that were given."""
+    said = {"rename": rename, "read": names(read) if read else None, "calendar": calendar, "select": select, "step_hours": step_hours}
+    return {name: value for name, value in said.items() if value is not None}
+
+
+LABELS = ("outside", "state", "corruptions", "severities", "examples", *LABELLED_READING)
 """Options of `run` that are about class labels alone."""
-FIELDS = ("normalisation", "climatology", "variables", "lead_hours", "student")
+FIELDS = ("normalisation", "climatology", "variables", "lead_hours", "student", *READING)
 """Options of `run` that are about fields alone."""
 
 
@@ -154,7 +163,7 @@ def run_spec(given: dict[str, Any]) -> Any:
             raise SpecError(
                 "run", found=found, expected="a checkpoint and data, or neither for the image demo", remedy="Name --checkpoint."
             )
-        sys.stderr.write("no checkpoint named: the image demo is run\n")
+        tell("no checkpoint named: the image demo is run")
         return classify_demo_spec(**_of_labels(given))
     if not given.get("data"):
         raise SpecError("run", found="no --data", expected="labelled files or fields to verify on", remedy="Name --data FILE.")
@@ -173,7 +182,9 @@ def run_spec(given: dict[str, Any]) -> Any:
 def _of_labels(given: dict[str, Any]) -> dict[str, Any]:
     """Fields of a ClassifySpec."""
     fields = {
-        n: given[n] for n in ("checkpoint", "members", "seed", "max_cases", "examples", "bootstrap", "text", "label", "title") if n in given
+        n: given[n]
+        for n in ("checkpoint", "members", "seed", "max_cases", "examples", "bootstrap", "title", *LABELLED_READING)
+        if n in given
     }
     fields |= {n: tuple(given[n]) for n in ("data", "fit", "calibrate") if n in given}
     fields |= {n: numbers(given[n], n) for n in ("nu", "severities") if n in given}
@@ -208,5 +219,6 @@ def _of_fields(given: dict[str, Any]) -> dict[str, Any]:
     fields |= {n: mapping(given[n], n) for n in ("params", "architecture") if n in given}
     fields |= {"nu": numbers(given["nu"], "nu")} if "nu" in given else {}
     fields |= {"lead_hours": numbers(given["lead_hours"], "lead-hours", float)} if "lead_hours" in given else {}
-    fields |= {"variables": names(given["variables"])} if "variables" in given else {}
+    fields |= {n: names(given[n]) for n in ("variables", "read") if n in given}
+    fields |= {n: given[n] for n in READING if n in given and n != "read"}
     return fields | {"method": methods[0]}

@@ -50,6 +50,11 @@ CHANGES = {
     "chosen": {"calibration_first": 8},
     "posthoc": "temperature_variance",
     "posthoc_params": {"rule": "nll"},
+    "rename": {"z": "geopotential_500"},
+    "read": ("geopotential_500",),
+    "calendar": "noleap",
+    "select": {"level": "500"},
+    "step_hours": 6.0,
 }
 
 

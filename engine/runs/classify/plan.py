@@ -129,7 +129,7 @@ def _open(spec: ClassifySpec, classifier: Classifier, role: str, paths: tuple[Pa
     """One set of examples, of one file or of several in their order, thinned evenly to `max_cases` where it is one to verify on."""
     limit = spec.max_cases if outside or role == "data" else None
     options: dict[str, Any] = {"kind": classifier.kind, "classes": classifier.classes, "outside": outside}
-    options |= {"text": spec.text, "label": spec.label}
+    options |= spec.roles()
     parts = [open_labelled(path, **options, limit=limit if len(paths) == 1 else None) for path in paths]
     joined = parts[0]
     if len(parts) > 1:

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 import engine
 from engine.runs.classify.entries import CONTROLS, TEACHER, Entry, parse_entry
+from engine.runs.reading import LABELLED_READING, LabelledReading, without_defaults
 from engine.runs.spec import contents
 from engine.runs.tune import NU_MAX
 
@@ -19,13 +20,11 @@ PLACES = ("checkpoint", "data", "fit", "calibrate", "outside", "states")
 """Fields that hold paths: their files' contents enter the key in place of their names."""
 
 
-class ClassifySpec(BaseModel):
+class ClassifySpec(LabelledReading):
     """One frozen classifier, one verification set, several methods. Equal specs over equal files have equal keys, wherever they lie.
 
     `shard_cases` and `title` do not enter the key: they change no number.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     task: Literal["classification"] = Field(default="classification", description="classification")
     checkpoint: Path = Field(description="the frozen classifier's weights")
@@ -34,8 +33,6 @@ class ClassifySpec(BaseModel):
     calibrate: tuple[Path, ...] = Field(default=(), description="labelled files for temperatures, ν and early stopping; never verified on")
     outside: dict[str, Path] = Field(default_factory=dict, description="out-of-distribution sets: name → file")
     architecture: dict[str, Any] = Field(default_factory=dict, description="what the checkpoint does not record: num_heads, classes, …")
-    text: str | None = Field(default=None, description="column of the text, where a table's is not recognised")
-    label: str | None = Field(default=None, description="column of the label, where a table's is not recognised")
     entries: tuple[str, ...] = Field(default=(TEACHER,), min_length=1, description="methods, with :variant where one stands several times")
     params: dict[str, dict[str, Any]] = Field(default_factory=dict, description="parameters by entry, or by method for all its entries")
     states: dict[str, Path] = Field(default_factory=dict, description="states that were learned before: entry → safetensors")
@@ -119,6 +116,7 @@ class ClassifySpec(BaseModel):
     def key(self) -> str:
         """16 hex digits: hash of the canonical spec with the files' contents in place of their names."""
         plain = self.model_dump(mode="json", exclude={"title", "shard_cases", *PLACES})
+        plain = without_defaults(self, plain, ("encoding", "size"))
         plain["files"] = contents(self)
         plain["engine"] = engine.__version__
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]
@@ -132,7 +130,7 @@ class ClassifySpec(BaseModel):
             parts += [word for name, path in named.items() for word in (f"--{option}", shlex.quote(f"{name}={path}"))]
         fields = type(self).model_fields
         parts += ["--members", str(self.members), "--seed", str(self.seed)]
-        for name in ("nu", "params", "architecture", "text", "label", "corruptions", "severities", "max_cases", "examples", "bootstrap"):
+        for name in ("nu", "params", "architecture", *LABELLED_READING, "corruptions", "severities", "max_cases", "examples", "bootstrap"):
             value, field = getattr(self, name), fields[name]
             if value == field.get_default(call_default_factory=True):
                 continue
