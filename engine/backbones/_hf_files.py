@@ -1,7 +1,8 @@
 """A Hugging Face model's folder, or a zip of one: what is read of it, and what is not.
 
 Read: `config.json`, `*.safetensors` (one file, or the shards of an index), `tokenizer.json`, `tokenizer_config.json`,
-`preprocessor_config.json`. Never read: pickled weights and code, which the notes name.
+`preprocessor_config.json`; where there are no safetensors, `pytorch_model.bin` (or the shards of its index) by the guarded
+reader, tensors alone. Never read: code, and other pickles, which the notes name.
 """
 
 import json
@@ -14,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 from engine.backbones._keys import Facts
 from engine.backbones._safe_load import read_state_dict
-from engine.errors import CheckpointError
+from engine.errors import CheckpointError, UnsafeFileError
 from engine.safety import check_bytes, check_zip, human, kind_of, memory_limit, readable_file
 from engine.settings import settings
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-_INDEX = "model.safetensors.index.json"
-_JSON = ("config.json", "tokenizer.json", "tokenizer_config.json", "preprocessor_config.json", _INDEX)
+_BIN = "pytorch_model.bin"
+_INDICES = {".safetensors": "model.safetensors.index.json", ".bin": f"{_BIN}.index.json"}
+"""Which file lists the shards of each kind of weights; safetensors come first."""
+_JSON = ("config.json", "tokenizer.json", "tokenizer_config.json", "preprocessor_config.json", *_INDICES.values())
 _LIMIT = 8 * 10**6
 _LIMIT_TOKENIZER = 10**8
 _NOT_READ = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack", ".gguf", ".onnx", ".py")
@@ -70,12 +73,15 @@ def _unpack(place: Path, target: Path) -> list[str]:
     check_bytes(sum(m.file_size for m in members), shutil.disk_usage(target).free, f"checkpoint {place.name}", "unpacked")
     paths = [PurePosixPath(m.filename.replace("\\", "/")) for m in members]
     home = min((p.parent for p in paths if p.name == "config.json"), key=lambda parent: (len(parent.parts), str(parent)))
+    # pickled weights only where there are no others; what else is pickled stays in the archive
+    plain = any(p.suffix == ".safetensors" for p in paths if p.parent == home)
+    wanted = (".safetensors",) if plain else (".bin",)
     beside = []
     with zipfile.ZipFile(place) as archive:
         for member, path in zip(members, paths, strict=True):
             if path.parent != home:
                 continue
-            if path.name in _JSON or path.suffix == ".safetensors":
+            if path.name in _JSON or path.suffix in wanted:
                 try:
                     with archive.open(member) as source, (target / path.name).open("wb") as sink:
                         shutil.copyfileobj(source, sink)
@@ -99,19 +105,25 @@ def _read(folder: Path, name: str, form: str) -> "tuple[dict[str, Tensor], Folde
     check_bytes(size, memory_limit(), what, "of weights")
     state: dict[str, Tensor] = {}
     for file in files:
-        if kind_of(file) != "safetensors":
+        pickled = file.suffix == ".bin"
+        if (kind_of(file) == "safetensors") is pickled:
             raise CheckpointError(
                 what,
-                found=f"{file.name}, whose bytes are not safetensors",
-                expected="safetensors files",
+                found=f"{file.name}, whose bytes are {'' if pickled else 'not '}safetensors",
+                expected="weights as torch.save writes them" if pickled else "safetensors files",
                 remedy="Copy or download it again; a file under 1 kB is often a Git LFS pointer.",
             )
-        state |= read_state_dict(file)[0]
-    _complete(folder, state, what)
-    facts = FolderFacts(f"{form} (safetensors)", size, config=config, files=tuple(file.name for file in files))
+        state |= _tensors(file, what)
+    _complete(folder, files, state, what)
+    facts = FolderFacts(
+        f"{form} ({'PyTorch' if files[0].suffix == '.bin' else 'safetensors'})",
+        size,
+        config=config,
+        files=tuple(file.name for file in files),
+    )
     if "auto_map" in config:
         facts.notes.append("config.json names code of its own (auto_map), which is never run: the library's own class is used")
-    facts.notes.extend(_unread([p.name for p in folder.iterdir()]))
+    facts.notes.extend(_unread([p.name for p in folder.iterdir() if p not in files]))
     tokenizer = folder / "tokenizer.json"
     if tokenizer.is_file():
         facts.tokenizer = _text(tokenizer, what, _LIMIT_TOKENIZER)
@@ -127,47 +139,64 @@ def _unread(names: list[str]) -> list[str]:
 
 
 def _weights(folder: Path, what: str) -> list[Path]:
-    """The safetensors files that hold the model."""
+    """The files that hold the model: safetensors, else PyTorch's."""
+    for suffix, listing in _INDICES.items():
+        index = folder / listing
+        if index.is_file():
+            table = _json(index, what).get("weight_map")
+            names = sorted(set(table.values())) if isinstance(table, dict) and all(isinstance(v, str) for v in table.values()) else []
+            if not names or any(PurePosixPath(n).name != n or "\\" in n or not n.endswith(suffix) for n in names):
+                raise CheckpointError(
+                    what,
+                    found=f"{listing} with {len(names)} files: {', '.join(names[:4])}",
+                    expected=f"a weight_map from keys to {suffix} files of this folder",
+                    remedy="Save the model again with save_pretrained.",
+                )
+            lacking = [n for n in names if not (folder / n).is_file()]
+            if lacking:
+                raise CheckpointError(
+                    what,
+                    found=f"{len(names) - len(lacking)} of {len(names)} shards; not there: {', '.join(lacking[:4])}",
+                    expected="every shard that the index names",
+                    remedy="Copy or download the missing shards.",
+                )
+            return [folder / n for n in names]
+        there = sorted(folder.glob(f"*{suffix}"))
+        whole = folder / ("model.safetensors" if suffix == ".safetensors" else _BIN)
+        if whole.is_file():
+            return [whole]
+        if suffix == ".safetensors" and len(there) == 1:
+            return there
     there = sorted(folder.glob("*.safetensors"))
-    index = folder / _INDEX
-    if index.is_file():
-        table = _json(index, what).get("weight_map")
-        names = sorted(set(table.values())) if isinstance(table, dict) and all(isinstance(v, str) for v in table.values()) else []
-        if not names or any(PurePosixPath(n).name != n or "\\" in n or not n.endswith(".safetensors") for n in names):
-            raise CheckpointError(
-                what,
-                found=f"{_INDEX} with {len(names)} files: {', '.join(names[:4])}",
-                expected="a weight_map from keys to safetensors files of this folder",
-                remedy="Save the model again with save_pretrained.",
-            )
-        lacking = [n for n in names if not (folder / n).is_file()]
-        if lacking:
-            raise CheckpointError(
-                what,
-                found=f"{len(names) - len(lacking)} of {len(names)} shards; not there: {', '.join(lacking[:4])}",
-                expected="every shard that the index names",
-                remedy="Copy or download the missing shards.",
-            )
-        return [folder / n for n in names]
-    if (folder / "model.safetensors").is_file():
-        return [folder / "model.safetensors"]
-    if len(there) == 1:
-        return there
     pickled = sorted(p.name for p in folder.iterdir() if p.suffix in _NOT_READ)
     raise CheckpointError(
         what,
         found=f"{len(there)} safetensors files without an index"
         if there
-        else f"no safetensors file ({', '.join(pickled[:4]) or 'no weights'})",
-        expected="model.safetensors, or shards with their index",
+        else f"no safetensors file and no {_BIN} ({', '.join(pickled[:4]) or 'no weights'})",
+        expected=f"model.safetensors or {_BIN}, or shards with their index",
         remedy="Save the model with save_pretrained(folder), which writes safetensors.",
     )
 
 
-def _complete(folder: Path, state: "dict[str, Tensor]", what: str) -> None:
+def _tensors(file: Path, what: str) -> "dict[str, Tensor]":
+    """Tensors by key. Of a pickle tensors alone: one that names anything else is refused, whatever it is."""
+    state, facts = read_state_dict(file)
+    if facts.blocked:
+        raise UnsafeFileError(
+            what,
+            found=f"{file.name}, which names objects that could run code ({', '.join(facts.blocked[:8])})",
+            expected="tensors alone",
+            remedy="Save the model with save_pretrained(folder), which writes safetensors.",
+        )
+    return state
+
+
+def _complete(folder: Path, files: list[Path], state: "dict[str, Tensor]", what: str) -> None:
     """Every key that the index names must be in the shards."""
-    if (folder / _INDEX).is_file():
-        lacking = [key for key in _json(folder / _INDEX, what)["weight_map"] if key not in state]
+    index = folder / _INDICES[files[0].suffix]
+    if index.is_file():
+        lacking = [key for key in _json(index, what)["weight_map"] if key not in state]
         if lacking:
             raise CheckpointError(
                 what,
