@@ -11,9 +11,26 @@ _TARGETS = ("geopotential_500", "temperature_850", "2m_temperature", "10m_u_comp
 _CONSTANT = ("land_sea_mask", "orography", "lattitude")
 
 
+def whole_or_part(facts: Facts, what: str) -> None:
+    """Refuse a regional ClimaX where its training framework recorded that it is one.
+
+    Its tensors are those of a global one, name by name and shape by shape, positions of the whole grid included; but it attends
+    to the patches of its region alone. Run on the whole grid it gives fields that look right and are not.
+    """
+    for key, value in facts.scalars.items():
+        if key.rpartition(".")[2] == "region" and str(value).lower() not in ("global", "none", ""):
+            raise CheckpointError(
+                what,
+                found=f"a regional ClimaX ({key} = {value!r:.60} in the file)",
+                expected="a global one, which forecasts all of its grid",
+                remedy="Regional models are not run here: they see the patches of their region alone. Bring a global checkpoint.",
+            )
+
+
 def plan(shapes: Shapes, facts: Facts, what: str, named: Mapping[str, Any]) -> dict[str, Any]:
     """Settle what shapes do not give: from arguments, from the record, from published defaults, each with its source."""
     known = facts.recorded if facts.recorded.get("backbone", "climax") == "climax" else {}
+    whole_or_part(facts, what)
     sources: dict[str, str] = {}
     assumed: list[str] = []
 
@@ -54,8 +71,7 @@ def plan(shapes: Shapes, facts: Facts, what: str, named: Mapping[str, Any]) -> d
                 expected="grid=(rows, columns)",
                 remedy="Name the grid.",
             )
-        sources["grid"] = "shapes"
-        assumed.append(f"grid {grid[0]}×{grid[1]}: the one with twice as many columns as rows that gives {shapes.tokens} tokens")
+        sources["grid"] = "unknown"  # likely, and asked for: `ClimaX` says why
     if len(grid) != 2 or any(n % shapes.patch for n in grid) or (grid[0] // shapes.patch) * (grid[1] // shapes.patch) != shapes.tokens:
         raise CheckpointError(
             what,
@@ -65,6 +81,8 @@ def plan(shapes: Shapes, facts: Facts, what: str, named: Mapping[str, Any]) -> d
             remedy="Name the grid that the checkpoint was trained on.",
         )
     heads = pick("num_heads", int)
+    if sources["grid"] == "given":
+        assumed.append(f"global: a regional ClimaX has the same weights; the grid {grid[0]}×{grid[1]} was named as what it forecasts")
     if heads is not None and (heads < 1 or shapes.width % heads):
         raise CheckpointError(
             what,

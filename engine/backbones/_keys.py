@@ -20,6 +20,8 @@ STATE_DICTS = (".safetensors", ".ckpt", ".pt", ".pth", ".bin")
 """How files of a state dict end. Their content decides; a page asks for these, so that a look into a folder finds them."""
 CONTAINERS = ("state_dict", "model_state_dict", "model", "net", "network", "module", "weights", "params")
 AVERAGES = ("ema", "ema_state_dict", "model_ema", "ema_model", "state_dict_ema")
+HYPERPARAMETERS = ("hyper_parameters", "datamodule_hyper_parameters")
+"""Where Lightning keeps what a model and its data were set up with."""
 _COUNTERS = ("n_averaged", "num_updates", "decay")
 
 
@@ -80,6 +82,10 @@ def choose(content: Any, facts: Facts, weights: str | None, name: str) -> dict[s
         )
     facts.container, facts.others = picked, tuple(sorted(set(groups) - {picked}))
     facts.scalars = {str(k): v for k, v in content.items() if isinstance(v, str | int | float | bool)}
+    for kept in HYPERPARAMETERS:
+        told = content.get(kept)
+        if isinstance(told, Mapping):
+            facts.scalars |= {f"{kept}.{k}": v for k, v in told.items() if isinstance(v, str | int | float | bool)}
     averages = [key for key in facts.others if key in AVERAGES]
     if averages:
         facts.notes.append(

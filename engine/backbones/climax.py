@@ -13,7 +13,7 @@ import numpy as np
 
 from engine import lexicon
 from engine.backbones._climax_plan import plan
-from engine.backbones._climax_shapes import expected_keys, infer, modern
+from engine.backbones._climax_shapes import Shapes, expected_keys, infer, modern
 from engine.backbones._climax_shapes import recognise as _recognise
 from engine.backbones._fields import check_grid, read_fields, share_of_year
 from engine.backbones._keys import STATE_DICTS, Facts, match_keys, revision
@@ -68,13 +68,7 @@ class ClimaX(Backbone):
         state = {modern(key): value for key, value in state.items()}
         shapes = infer(state, what)
         self._plan = plan(shapes, facts, what, named)
-        if self._plan["num_heads"] is None:
-            raise CheckpointError(
-                what,
-                found="no recorded number of attention heads; the weights load with any of " + ", ".join(map(str, shapes.head_candidates)),
-                expected="num_heads as in training (the published models: 16)",
-                remedy="Name it: num_heads=16. A wrong number loads without complaint and gives other forecasts.",
-            )
+        _ask(self._plan, shapes, what)
         p = self._plan
         self.module = ClimaXNet(
             p["variables"],
@@ -120,8 +114,9 @@ class ClimaX(Backbone):
             found["unknown"]["num_heads"] = list(shapes.head_candidates)
         if named.get("variables") is None and facts.recorded.get("variables") is None and shapes.variables != len(lexicon.CLIMAX_48):
             found["unknown"]["variables"] = shapes.variables
-        if named.get("grid") is None and facts.recorded.get("grid") is None and shapes.likely_grid is None:
-            found["unknown"]["grid"] = f"{shapes.tokens} patches of {shapes.patch}×{shapes.patch}"
+        if named.get("grid") is None and facts.recorded.get("grid") is None:
+            likely = f", as in a global model of {'×'.join(map(str, shapes.likely_grid))}" if shapes.likely_grid else ""
+            found["unknown"]["grid"] = f"{shapes.tokens} patches of {shapes.patch}×{shapes.patch}{likely}"
         wanted = expected_keys(shapes)
         found["keys"] |= {
             "matched": [k for k in wanted if k in renamed],
@@ -275,6 +270,23 @@ class ClimaX(Backbone):
             else:
                 return None
         return np.stack(fields, 1).astype(np.float32)
+
+
+def _ask(settled: Mapping[str, Any], shapes: Shapes, what: str) -> None:
+    """What no ClimaX file tells is asked for, never assumed: the heads, and whether it forecasts its whole grid."""
+    heads, rows = settled["num_heads"] is None, settled["sources"]["grid"] == "unknown"
+    found, expected, remedy = [], [], []
+    grid = list(settled["grid"])
+    if heads:
+        found.append(f"no recorded number of attention heads; the weights load with any of {', '.join(map(str, shapes.head_candidates))}")
+        expected.append("num_heads as in training (the published models: 16)")
+        remedy.append("Name it: num_heads=16. A wrong number loads without complaint and gives other forecasts.")
+    if rows:
+        found.append(f"no recorded grid; a regional ClimaX has the same weights as a global one ({shapes.tokens} patches)")
+        expected.append(f"grid={grid}, the rows and columns that it forecasts, of a global model")
+        remedy.append(f"Name the grid of a global model: grid={grid} (in --architecture). A regional one is not run here.")
+    if found:
+        raise CheckpointError(what, found="; ".join(found), expected="; ".join(expected), remedy=" ".join(remedy))
 
 
 ENTRIES = (ClimaX,)

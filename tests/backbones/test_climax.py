@@ -139,8 +139,29 @@ def test_heads_are_asked_for_and_inspect_lists_candidates(tmp_path, net):
     found = inspect_checkpoint(tmp_path / "bare.pt", variables=net.variables)
     assert found["unknown"]["num_heads"] == [1, 2, 4]
     assert found["keys"]["missing"] == [] and found["refusal"]["remedy"]
-    model = open_checkpoint(tmp_path / "bare.pt", variables=net.variables, num_heads=4)
-    assert any("grid 8×16" in line for line in model.describe()["assumed"])
+    model = open_checkpoint(tmp_path / "bare.pt", variables=net.variables, num_heads=4, grid=(8, 16))
+    assert model.module.var_agg.num_heads == 4
+
+
+def test_a_grid_that_is_not_recorded_is_asked_for_because_a_regional_model_has_the_same_weights(tmp_path, net):
+    torch.save(net.state_dict(), tmp_path / "bare.pt")
+    with pytest.raises(CheckpointError, match=r"regional ClimaX has the same weights.*grid=\[8, 16\]"):
+        open_checkpoint(tmp_path / "bare.pt", variables=net.variables, num_heads=4)
+    found = inspect_checkpoint(tmp_path / "bare.pt", variables=net.variables, num_heads=4)
+    assert "global model of 8×16" in found["unknown"]["grid"]
+    model = open_checkpoint(tmp_path / "bare.pt", variables=net.variables, num_heads=4, grid=(8, 16))
+    assert any("regional ClimaX has the same weights" in line for line in model.describe()["assumed"])
+
+
+@pytest.mark.parametrize("kept", ["hyper_parameters", "datamodule_hyper_parameters"])
+def test_a_regional_model_that_says_so_is_refused_whatever_is_named(tmp_path, net, kept):
+    whole = {"state_dict": {f"net.{k}": v for k, v in net.state_dict().items()}}
+    named = {"variables": net.variables, "num_heads": 4, "grid": (8, 16)}
+    for region in ("NorthAmerica", "Global"):
+        torch.save(whole | {kept: {"region": region, "lr": 0.1}}, tmp_path / f"{region}.ckpt")
+    with pytest.raises(CheckpointError, match=r"a regional ClimaX.*NorthAmerica"):
+        open_checkpoint(tmp_path / "NorthAmerica.ckpt", **named)
+    assert open_checkpoint(tmp_path / "Global.ckpt", **named).grid == (8, 16)
 
 
 def test_names_are_asked_for_unless_there_are_48(tmp_path, net, make):
@@ -148,7 +169,7 @@ def test_names_are_asked_for_unless_there_are_48(tmp_path, net, make):
     with pytest.raises(CheckpointError, match="3 variables without names"):
         open_checkpoint(tmp_path / "three.pt", num_heads=4)
     torch.save(make(CLIMAX_48).state_dict(), tmp_path / "published.pt")
-    model = open_checkpoint(tmp_path / "published.pt", num_heads=4)
+    model = open_checkpoint(tmp_path / "published.pt", num_heads=4, grid=(8, 16))
     assert model.module.variables == CLIMAX_48
     assert any("48 of the published" in line for line in model.describe()["assumed"])
 
@@ -167,18 +188,22 @@ def test_any_missing_key_blocks(tmp_path, net):
     del state["blocks.1.mlp.fc2.bias"]
     torch.save(state, tmp_path / "lacking.pt")
     with pytest.raises(CheckpointError, match=r"1 missing: blocks\.1\.mlp\.fc2\.bias"):
-        open_checkpoint(tmp_path / "lacking.pt", variables=net.variables, num_heads=4)
-    assert inspect_checkpoint(tmp_path / "lacking.pt", variables=net.variables, num_heads=4)["keys"]["missing"] == ["blocks.1.mlp.fc2.bias"]
+        open_checkpoint(tmp_path / "lacking.pt", variables=net.variables, num_heads=4, grid=(8, 16))
+    assert inspect_checkpoint(tmp_path / "lacking.pt", variables=net.variables, num_heads=4, grid=(8, 16))["keys"]["missing"] == [
+        "blocks.1.mlp.fc2.bias"
+    ]
 
 
 def test_shape_mismatch_blocks_and_unexpected_keys_are_listed(tmp_path, net):
     state = net.state_dict() | {"extra.weight": torch.ones(1)}
     torch.save(state, tmp_path / "more.pt")
-    assert open_checkpoint(tmp_path / "more.pt", variables=net.variables, num_heads=4).describe()["keys"]["unexpected"] == ["extra.weight"]
+    assert open_checkpoint(tmp_path / "more.pt", variables=net.variables, num_heads=4, grid=(8, 16)).describe()["keys"]["unexpected"] == [
+        "extra.weight"
+    ]
     state["norm.weight"] = torch.ones(17)
     torch.save(state, tmp_path / "other.pt")
     with pytest.raises(CheckpointError, match=r"norm\.weight: \(17,\) instead of \(16,\)"):
-        open_checkpoint(tmp_path / "other.pt", variables=net.variables, num_heads=4)
+        open_checkpoint(tmp_path / "other.pt", variables=net.variables, num_heads=4, grid=(8, 16))
 
 
 def test_early_key_names_are_understood(tmp_path, net):
@@ -187,7 +212,7 @@ def test_early_key_names_are_understood(tmp_path, net):
         for k, v in net.state_dict().items()
     }
     torch.save(old, tmp_path / "old.pt")
-    model = open_checkpoint(tmp_path / "old.pt", variables=net.variables, num_heads=4)
+    model = open_checkpoint(tmp_path / "old.pt", variables=net.variables, num_heads=4, grid=(8, 16))
     torch.testing.assert_close(model.module.var_query, net.var_query)
 
 
