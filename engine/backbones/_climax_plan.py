@@ -59,7 +59,7 @@ def plan(shapes: Shapes, facts: Facts, what: str, named: Mapping[str, Any]) -> d
             what,
             found=f"{len(variables)} names, {len(set(variables))} of them different",
             expected=f"{shapes.variables} different names, as many as the checkpoint has",
-            remedy="Name the variables of the checkpoint, in training order.",
+            remedy="Name the variables of the checkpoint, in training order, with --architecture (variables= in Python).",
         )
     grid = pick("grid", lambda v: tuple(int(n) for n in v))
     if grid is None:
@@ -69,7 +69,7 @@ def plan(shapes: Shapes, facts: Facts, what: str, named: Mapping[str, Any]) -> d
                 what,
                 found=f"{shapes.tokens} tokens of {shapes.patch}×{shapes.patch} points, which fit no grid of shape 1:2",
                 expected="grid=(rows, columns)",
-                remedy="Name the grid.",
+                remedy="Name the grid, as in --architecture '{\"grid\": [32, 64]}' (grid= in Python).",
             )
         sources["grid"] = "unknown"  # likely, and asked for: `ClimaX` says why
     if len(grid) != 2 or any(n % shapes.patch for n in grid) or (grid[0] // shapes.patch) * (grid[1] // shapes.patch) != shapes.tokens:
@@ -78,7 +78,7 @@ def plan(shapes: Shapes, facts: Facts, what: str, named: Mapping[str, Any]) -> d
             found=f"grid {'×'.join(map(str, grid))}, patch {shapes.patch}",
             expected=f"a grid of {shapes.tokens} patches"
             + (f", such as {'×'.join(map(str, shapes.likely_grid))}" if shapes.likely_grid else ""),
-            remedy="Name the grid that the checkpoint was trained on.",
+            remedy="Name the grid that the checkpoint was trained on with --architecture (grid= in Python).",
         )
     heads = pick("num_heads", int)
     if sources["grid"] == "given":
@@ -88,7 +88,7 @@ def plan(shapes: Shapes, facts: Facts, what: str, named: Mapping[str, Any]) -> d
             what,
             found=f"{heads} heads",
             expected=f"a divisor of the width {shapes.width}: {', '.join(map(str, shapes.head_candidates))}",
-            remedy="Name the head count of training.",
+            remedy="Name the head count of training with --architecture (num_heads= in Python).",
         )
     ins = pick("in_variables", names)
     if ins is None:

@@ -134,7 +134,8 @@ def default_variables(shapes: Shapes, what: str) -> tuple[str, ...]:
         what,
         found=f"{shapes.variables} variables without names (a ClimaX file does not record them)",
         expected=f"their {shapes.variables} names in training order",
-        remedy="Name them: variables=[…]. Only the published set of 48 is known by default.",
+        remedy='Name them with --architecture \'{"variables": ["…", …]}\' (variables= in Python). '
+        "Only the published set of 48 is known by default.",
     )
 
 

@@ -83,7 +83,7 @@ class EncoderClassifier(Classifier):
                 what,
                 found=f"no {', '.join(lacking)} recorded or named",
                 expected=f"{', '.join(cls.required)}",
-                remedy="Name them, as in training: a wrong head count loads without complaint and gives other answers.",
+                remedy="Name them as in training with --architecture (keywords in Python): wrong ones load without complaint.",
             )
         try:
             return cls.recorded(**known).model_dump()
@@ -93,7 +93,7 @@ class EncoderClassifier(Classifier):
                 what,
                 found=f"{'.'.join(map(str, first['loc'])) or 'facts'}: {first['msg']} ({first['input']!r:.80})",
                 expected="the facts that the model was trained with",
-                remedy="Name them as in training; a record in the file that is wrong has to be written anew.",
+                remedy="Name them as in training with --architecture (keywords in Python); a wrong record must be written anew.",
             ) from error
 
     @classmethod
@@ -221,6 +221,6 @@ def _sizes(state: Mapping[str, "Tensor"], num_heads: int, what: str) -> dict[str
             what,
             found=f"{num_heads} heads for a width of {width}",
             expected="a number of heads that divides the width",
-            remedy="Name num_heads as in training.",
+            remedy="Name num_heads as in training with --architecture (num_heads= in Python).",
         )
     return {"width": width, "depth": len(blocks), "num_heads": num_heads, "hidden": hidden}

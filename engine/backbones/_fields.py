@@ -55,7 +55,7 @@ def read_fields(dataset: Dataset, wanted: Mapping[str, str], positions: Sequence
                 "variables",
                 found=", ".join(f"{k} ({u})" for k, u in sorted(available.items())[:20]) or "none",
                 expected=f"{name} in {units}",
-                remedy="Bring a file with this variable, or name which of yours it is with rename=.",
+                remedy="Bring a file with this variable, or say which of yours it is with --rename (rename= in Python).",
             )
         sources[name] = None if found is None else (found[0], found[2])
     columns = sorted({s[0] for s in sources.values() if s})

@@ -52,7 +52,7 @@ class Pixels:
                 what,
                 found=f"preprocessing that cannot be read ({str(error).splitlines()[-1].strip()[:120]})",
                 expected="image_mean and image_std with a number a channel",
-                remedy="Bring the model's own preprocessor_config.json, or name mean and sd.",
+                remedy="Bring the model's own preprocessor_config.json, or name mean and sd with --architecture (keywords in Python).",
             ) from error
         if not p.do_normalize:
             given = {"mean": (0.0,) * channels, "sd": (1.0,) * channels}
@@ -62,7 +62,7 @@ class Pixels:
                 what,
                 found=f"{' and '.join(lacking) or 'sd'} of the pixels for {channels} channels: {given}",
                 expected="preprocessor_config.json with image_mean and image_std, or mean and sd named",
-                remedy="Name them, pixels in 0 … 1, as in training: other ones give other answers without complaint.",
+                remedy="Name them as in training, for pixels in 0 … 1, with --architecture (keywords in Python).",
             )
         if p.do_center_crop:
             raise CheckpointError(

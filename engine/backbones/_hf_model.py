@@ -43,7 +43,7 @@ def architecture_of(config: Mapping[str, Any], what: str) -> str:
             what,
             found=f"architectures {name!r:.120} in config.json",
             expected=f"one of {', '.join(KNOWN)}",
-            remedy="For any other model, export it with torch.export and bring the .pt2 file.",
+            remedy="Bring a model of one of these; in Python, engine.stochastic_attention takes any torch.nn.Module.",
         )
     return name
 

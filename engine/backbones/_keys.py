@@ -78,7 +78,7 @@ def choose(content: Any, facts: Facts, weights: str | None, name: str) -> dict[s
             f"checkpoint {name}",
             found=f"entries {listing}",
             expected=wanted,
-            remedy="Save model.state_dict(), or name the entry with weights=.",
+            remedy='Save model.state_dict(), or name the entry with --architecture \'{"weights": "NAME"}\' (weights= in Python).',
         )
     facts.container, facts.others = picked, tuple(sorted(set(groups) - {picked}))
     facts.scalars = {str(k): v for k, v in content.items() if isinstance(v, str | int | float | bool)}

@@ -42,7 +42,7 @@ def _find(
         expected=f"the keys of one of: {', '.join(sorted(e.title for e in known.values())) or backbone}",
         remedy=f"Give the folder {place.parent.name}: the config.json beside the file says what model it is."
         if beside
-        else "For any other model, export it with torch.export and bring the .pt2 file.",
+        else "Bring a checkpoint of one of these; in Python, engine.stochastic_attention takes any torch.nn.Module.",
     )
 
 
@@ -57,9 +57,9 @@ def open_checkpoint(path: str | Path, *, weights: str | None = None, backbone: s
     return entry(state, facts, place, stripped=stripped, outside=outside, **architecture)
 
 
-def tasks_of(path: str | Path) -> frozenset[str]:
+def tasks_of(path: str | Path, *, weights: str | None = None) -> frozenset[str]:
     """What the model of a checkpoint is for, "fields" or "classification", by its keys alone. Raises CheckpointError for unknown ones."""
-    return frozenset(_find(path, None, None)[0].tasks)
+    return frozenset(_find(path, weights, None)[0].tasks)
 
 
 def inspect_checkpoint(path: str | Path, *, weights: str | None = None, **architecture: Any) -> dict[str, Any]:

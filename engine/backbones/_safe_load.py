@@ -125,7 +125,7 @@ def _torch_zip(file: Path, weights: str | None) -> tuple[dict[str, "Tensor"], Fa
             f"checkpoint {file.name}",
             found="an exported program (torch.export, .pt2)",
             expected=_EXPECTED,
-            remedy="Open it with the reader for exported programs.",
+            remedy="Save the weights instead, as safetensors or with torch.save(model.state_dict(), …): exported programs are not read.",
         )
     if not any(name.endswith("data.pkl") for name in names):
         listing = ", ".join(names[:6]) or "nothing"

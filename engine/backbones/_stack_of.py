@@ -35,6 +35,6 @@ def stack_of(module: "torch.nn.Module", kind: str | None = None) -> Stack:
             f"stack of {type(module).__name__}",
             found=f"an architecture that cannot be cut into transitions ({names[0]})",
             expected=f"one of {', '.join(_STACKS)}",
-            remedy="Name kind= where the module is built like one of these; else use a method that leaves the stack whole.",
+            remedy="Where the module is built like one of these, name it (kind= in Python); else use a method that leaves the stack whole.",
         )
     return _STACKS[name](module)

@@ -193,7 +193,8 @@ class ClimaX(Backbone):
                 f"normalisation of {self._path.name}",
                 found=self._source + (f"; without {', '.join(lacking[:6])}" if lacking else ""),
                 expected="mean and standard deviation of every input and output variable",
-                remedy="Give normalisation= the folder with normalize_mean.npz and normalize_std.npz, or the checkpoint's NetCDF file.",
+                remedy="Name the folder with normalize_mean.npz and normalize_std.npz, or the checkpoint's NetCDF file, "
+                "with --normalisation (normalisation= in Python).",
             )
         return self._normalisation
 
@@ -280,11 +281,16 @@ def _ask(settled: Mapping[str, Any], shapes: Shapes, what: str) -> None:
     if heads:
         found.append(f"no recorded number of attention heads; the weights load with any of {', '.join(map(str, shapes.head_candidates))}")
         expected.append("num_heads as in training (the published models: 16)")
-        remedy.append("Name it: num_heads=16. A wrong number loads without complaint and gives other forecasts.")
+        remedy.append(
+            "Name it with --architecture '{\"num_heads\": 16}' (num_heads= in Python). A wrong number loads without complaint "
+            "and gives other forecasts."
+        )
     if rows:
         found.append(f"no recorded grid; a regional ClimaX has the same weights as a global one ({shapes.tokens} patches)")
         expected.append(f"grid={grid}, the rows and columns that it forecasts, of a global model")
-        remedy.append(f"Name the grid of a global model: grid={grid} (in --architecture). A regional one is not run here.")
+        remedy.append(
+            f"Name the grid of a global model with --architecture '{{\"grid\": {grid}}}' (grid= in Python). A regional one is not run here."
+        )
     if found:
         raise CheckpointError(what, found="; ".join(found), expected="; ".join(expected), remedy=" ".join(remedy))
 

@@ -19,7 +19,10 @@ def decoded(data: bytes, encoding: str | None, what: str) -> str:
         return data.decode("utf-8-sig" if name.lower().replace("_", "-") in ("utf-8", "utf8") else name)
     except LookupError as error:
         raise SpecError(
-            "encoding", found=repr(name), expected="a name that Python knows, such as 'latin-1'", remedy="Correct it."
+            "encoding",
+            found=repr(name),
+            expected="a name that Python knows, such as 'latin-1'",
+            remedy="Correct it in --encoding (encoding= in Python).",
         ) from error
     except UnicodeError as error:
         line = data.count(b"\n", 0, getattr(error, "start", 0)) + 1
@@ -27,7 +30,7 @@ def decoded(data: bytes, encoding: str | None, what: str) -> str:
             what,
             found=f"bytes in line {line} that are not {name.upper()}",
             expected=f"{name.upper()} text",
-            remedy="Save it as UTF-8, or name its encoding (encoding='latin-1', 'cp1252', 'utf-16').",
+            remedy="Save it as UTF-8, or name its encoding, like latin-1, cp1252 or utf-16, with --encoding (encoding= in Python).",
         ) from error
 
 

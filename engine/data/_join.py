@@ -62,7 +62,9 @@ def same_calendar(parts: "list[tuple[str, xr.Dataset]]", policy: str | None, cha
     """Refuse to join calendars unless `policy` names the one to convert to; conversion drops dates that it lacks."""
     found = {name: calendar_of(data["time"].values) for name, data in parts if "time" in data.dims}
     if policy is not None and policy not in CALENDARS:
-        raise DatasetError("calendar", found=repr(policy), expected=" or ".join(CALENDARS), remedy="Correct the name of the calendar.")
+        raise DatasetError(
+            "calendar", found=repr(policy), expected=" or ".join(CALENDARS), remedy="Correct it in --calendar (calendar= in Python)."
+        )
     if len(set(found.values())) <= 1 and policy in (None, *found.values()):
         return parts
     if policy is None:
@@ -71,7 +73,7 @@ def same_calendar(parts: "list[tuple[str, xr.Dataset]]", policy: str | None, cha
             "calendars",
             found=listing,
             expected="one calendar",
-            remedy="Name the calendar to convert to (calendar='standard', 'noleap' or '360_day'); dates that it lacks are dropped.",
+            remedy="Name standard, noleap or 360_day with --calendar (calendar= in Python); dates that it lacks are dropped.",
         )
     result = []
     for name, data in parts:
@@ -116,7 +118,7 @@ def join(parts: "list[tuple[str, xr.Dataset]]", what: str) -> "xr.Dataset":
                     what,
                     found=f"{name} in two files that hold different sets of variables",
                     expected="each variable in one set of files",
-                    remedy="Leave out one of the files, or choose with variables=.",
+                    remedy="Leave out one of the files, or choose with --read (variables= in Python).",
                 )
             seen[str(name)] = 1
     return xr.merge(joined, join="exact", compat="override", combine_attrs="drop_conflicts")

@@ -91,7 +91,7 @@ def to_classes(brought: Brought, classes: Sequence[str] | None, what: str) -> tu
             what,
             found=f"label(s) {some(unknown)}" + (f" beside {len(titles)} classes" if classes is None else ""),
             expected=f"the classes {some(listed)}",
-            remedy="Rename or leave out these examples, or bring them as examples from outside the classes (--outside).",
+            remedy="Rename or leave out these examples, or bring them from outside the classes: python -m engine run --outside name=FILE",
         )
     labels = np.array([-1 if name is None else places[name] for name in brought.names], np.int64)
     return labels, listed, said

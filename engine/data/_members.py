@@ -156,6 +156,6 @@ def by_class(found: list[Member], what: str, noun: str, outside: bool) -> list[t
             what,
             found=f"{noun} in no class's folder: {some(loose, 4)}",
             expected="a folder for each class",
-            remedy="Sort them into folders named by class, or bring them as examples from outside the classes (--outside).",
+            remedy="Sort them into folders named by class, or bring them as outside ones: python -m engine run --outside name=FILE",
         )
     return [(m.parts[0], m) for m in found]

@@ -185,7 +185,7 @@ def _together(splits: "dict[str, xr.Dataset]") -> "xr.Dataset":
             "splits",
             found=f"{', '.join(lacking[role][:6])} only in the {role} data",
             expected="the same variables in all splits",
-            remedy="Choose the common ones with variables=, or complete the files.",
+            remedy="Choose the common ones with --read (variables= in Python), or complete the files.",
         )
     seen: dict[int, str] = {}
     for role, data in splits.items():
@@ -211,7 +211,7 @@ def _check_slice(fields: "xr.Dataset") -> None:
             "dataset",
             found=f"{human(once)} for one time",
             expected=f"at most {human(memory_limit() // 4)}, a quarter of the memory",
-            remedy="Choose variables with variables=, or raise NUSCOPE_MEMORY_LIMIT.",
+            remedy="Choose variables with --read (variables= in Python), or raise NUSCOPE_MEMORY_LIMIT.",
         )
 
 
@@ -226,7 +226,7 @@ def cases(dataset: Dataset, lead_hours: float, split: str = "verify", limit: int
             "splits",
             found=f"splits {', '.join(dataset.splits)}",
             expected=split,
-            remedy=f"Name data for it: open_dataset(…, {split}=path).",
+            remedy=f"Name files for it with --{'data' if split == 'verify' else split} (the role's own argument in Python).",
         )
     times, positions = dataset.fields["time"].values, np.asarray(dataset.splits[split])
     seconds = seconds_of(times[positions])

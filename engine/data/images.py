@@ -72,7 +72,7 @@ class ImageFolders:
                     what,
                     found=f"{h}×{w} pixels in {chosen[0].name} and {h2}×{w2} in {member.name}",
                     expected="images of one size",
-                    remedy=f"Name a size to resize them to, for example size=({h}, {w}).",
+                    remedy=f"Name a size to bring them to, for example {h}x{w}, with --size (size= in Python).",
                 )
             images.append(image)
         coloured = sum(image.ndim == 3 for image in images)

@@ -159,7 +159,7 @@ def _times(files: list[Path], lengths: list[int], step_hours: float | None, name
                 f"dataset {name}",
                 found=f"{', '.join(f'{n} fields in {y}' for y, n in list(per_year.items())[:4])}",
                 expected="8760 hours a year in steps of 1, 2, 3, 4, 6, 12 or 24 h",
-                remedy="Name the step: step_hours=6. Shards record no times.",
+                remedy="Name the hours of a step with --step-hours (step_hours= in Python). Shards record no times.",
             )
         step_hours = step
     times: list[np.ndarray] = []

@@ -167,7 +167,7 @@ def _model_variables(dataset: Dataset, backbone: Backbone) -> list[Finding]:
                 "variables",
                 f"{len(lacking)} missing: {', '.join(lacking[:12])}{', …' if len(lacking) > 12 else ''}; there are {there}",
                 "every input and output variable of the model",
-                "Bring files with these variables, or say which of yours they are with rename=.",
+                "Bring files with these variables, or say which of yours they are with --rename (rename= in Python).",
             ),
         )
     else:

@@ -99,7 +99,7 @@ def _parquet(file: Path, what: str, wanted: Wanted) -> "pl.DataFrame":
                     what,
                     found=f"column {name!r} of type {schema.field(name).type}",
                     expected="text" if name == named[0] else "text or whole numbers",
-                    remedy="Write a column of plain values, or name another (text=, label=).",
+                    remedy="Write a column of plain values, or name another with --text or --label (text=, label= in Python).",
                 )
         groups = [content.metadata.row_group(i) for i in range(content.metadata.num_row_groups)]
         unpacked = sum(g.column(c).total_uncompressed_size for g in groups for c in range(g.num_columns))
@@ -160,7 +160,7 @@ def _column(found: list[str], named: str | None, known: tuple[str, ...], role: s
         what,
         found=f"columns {listed}" if not fitting else f"several columns that may be the {role}: {', '.join(map(repr, fitting))}",
         expected=f"a column {named!r}" if named is not None else f"one column named {', '.join(known)}",
-        remedy=f"Name the column ({role}='…'); the first line of a file holds the names.",
+        remedy=f"Name the column with --{role} ({role}= in Python); the first line of a file holds the names.",
     )
 
 

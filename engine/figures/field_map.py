@@ -36,7 +36,7 @@ class FieldMap(Figure):
         """The checked selection."""
         s = select(verification, options, self.accepts)
         if len(s.nus) > 1:
-            remedy = "Draw one map per ν, with limits=shared_range(…)."
+            remedy = "Draw one map for each ν."
             raise SpecError(f"figure {self.key}", found=f"{len(s.nus)} values of ν", expected="one", remedy=remedy)
         return s
 

@@ -160,7 +160,7 @@ class SiteTracker:
                 f"attention call {index} in {name or 'the model'}",
                 found=f"{rows} attention rows for {count} cases",
                 expected="a multiple of the number of cases, batch-major",
-                remedy="Give the case ids with cases=, one for each example of the batch; models that pack examples are not supported.",
+                remedy="Give one case id for each example (cases= in Python); models that pack examples are not supported.",
             )
         site = Site(index, name, tier, tuple(query), tuple(key), rows // count, (index, name) in self.selection)
         self.sites.append(site)

@@ -149,7 +149,8 @@ def _dropped(x: "Tensor", rate: float, per_channel: bool, seed: int, members: Se
             "method 'mc_dropout'",
             found=f"a dropout over {len(x)} rows where {len(members)} are in the batch",
             expected="a multiple, batch first",
-            remedy="Use where='last', or another method: what this dropout drops is shared by the examples of a batch.",
+            remedy='Drop in the last layer alone, --params \'{"where": "last"}\' (where= in Python), or use another method: '
+            "what this dropout drops is shared by the examples of a batch.",
         )
     keys = RowKeys.of(len(x), seed, list(members), [case] * len(members), place)
     shape = (*x.shape[:2], *[1] * (x.dim() - 2)) if per_channel else x.shape

@@ -34,7 +34,7 @@ def member_dimension(forecast: "xr.DataArray", asked: str | None = None) -> str:
             "forecast",
             found=f"dimensions {', '.join(f'{d} ({n})' for d, n in forecast.sizes.items())}",
             expected=f"a member dimension named {asked or ', '.join(MEMBER)}",
-            remedy="Name the member dimension (--member-dim on the command line, member_dim= in Python).",
+            remedy="Name the member dimension with --member-dim (member_dim= in Python).",
         )
     return found
 

@@ -191,7 +191,7 @@ def _refuse_what_cannot_be_tuned(plan: Plan, asked: Tune) -> None:
             "norm",
             found=f"physical units of several kinds: {', '.join(sorted(units))}",
             expected="one unit",
-            remedy="Use the normalised norm, or choose variables of one unit with norm_variables (--norm-variables).",
+            remedy="Use the normalised norm, or choose variables of one unit with --norm-variables (norm_variables= in Python).",
         )
 
 

@@ -95,7 +95,7 @@ def calibrate_model(
             "observed",
             found=f"shape {truth.shape} for outputs {single.shape}",
             expected="class numbers (case,) for logits (case, class)" if classes else "the outputs' shape",
-            remedy="Give one observation a case; name space='probabilities' or 'logits' for a classifier.",
+            remedy="Give one observation a case; name the space, 'probabilities' or 'logits', of a classifier (space= in Python).",
         )
     if objective == "nll":
         return _least_nll(runner, truth, nu_max, seed, members, calls)

@@ -120,7 +120,7 @@ def make_plan(spec: RunSpec) -> Plan:
             f"method {method.key!r}",
             found="a post-hoc method, which follows an ensemble",
             expected="a method that makes one",
-            remedy=f"Name the method that makes the ensemble, and give this one as --posthoc {method.key}.",
+            remedy=f"Name the method that makes the ensemble, and verify with: python -m engine sweep --posthoc {method.key}",
         )
     if not isinstance(method, Method):
         raise SpecError(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import EngineError, RunError
+from engine.runs.reading import as_options
 from engine.settings import ROOT
 
 TIMEOUT = 180.0
@@ -29,8 +30,12 @@ def preflight(
     normalisation: Path | None = None,
     climatology: Path | None = None,
     timeout: float = TIMEOUT,
+    **reading: Any,
 ) -> dict[str, Any]:
-    """The `inspect` document of a checkpoint and its data. Raises what `inspect` refuses, and on a timeout."""
+    """The `inspect` document of a checkpoint and its data. Raises what `inspect` refuses, and on a timeout.
+
+    `reading`: how the files are to be read, by the fields of `Reading` or `LabelledReading`.
+    """
     paths = (data,) if isinstance(data, Path) else tuple(data)
     command = [sys.executable, "-m", "engine", "inspect", str(checkpoint), *map(str, paths), "--json"]
     for path in calibrate:
@@ -38,6 +43,7 @@ def preflight(
     for option, value in (("--normalisation", normalisation), ("--climatology", climatology)):
         command += [option, str(value)] if value else []
     command += ["--architecture", json.dumps(architecture)] if architecture else []
+    command += as_options(reading)
     subject = f"preflight of {checkpoint.name}"
     # a session of its own: on a timeout everything that it started goes with it
     process = subprocess.Popen(

@@ -5,6 +5,7 @@ that a spec without them is the spec that it was.
 """
 
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, field_validator
@@ -117,6 +118,18 @@ def parse_reading(kind: type[Read], given: dict[str, Any]) -> Read:
             expected=str(kind.model_fields[name].description),
             remedy=f"{first['msg'].removeprefix('Value error, ')}.",
         ) from fault
+
+
+def as_options(fields: Mapping[str, Any]) -> list[str]:
+    """Fields of a `Reading` or a `LabelledReading` as words of the command line; what says nothing is left out."""
+    words: list[str] = []
+    for name, value in fields.items():
+        if name not in READING + LABELLED_READING:
+            raise TypeError(f"{name!r} says nothing of how files are read")
+        if value:
+            text = json.dumps(value) if isinstance(value, dict) else ",".join(map(str, value)) if isinstance(value, tuple | list) else value
+            words += [f"--{name.replace('_', '-')}", str(text)]
+    return words
 
 
 def without_defaults(model: BaseModel, plain: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def _open_fields(path: str | Path, roles: dict[str, Any]) -> "tuple[xr.Dataset, 
             raise
         raw, _ = open_path(path)
         listed = ", ".join(map(str, raw.dims))
-        remedy = "Name the dimension of the members (--member-dim on the command line), or choose a file with gridded fields."
+        remedy = "Name the dimension of the members with --member-dim (member_dim= in Python), or choose a file with gridded fields."
         raise DatasetError(refusal.what, found=f"{refusal.found} on {listed}", expected=refusal.expected, remedy=remedy) from refusal
 
 
@@ -136,7 +136,9 @@ def shared_variables(ours: "xr.Dataset", theirs: "xr.Dataset", variable: str | N
         "variable",
         found=f"forecast: {', '.join(first)}; observed: {', '.join(second)}",
         expected="one variable in common" if not shared else "one of them named",
-        remedy="Rename the variable in one of the files." if not shared else "Name it (--variable on the command line).",
+        remedy="Say what the names stand for with --rename (rename= in Python)."
+        if not shared
+        else "Name it with --variable (variable= in Python).",
     )
 
 
@@ -169,7 +171,7 @@ def on_valid_times(forecast: "xr.DataArray", lead_time: float | None) -> "xr.Dat
             "lead_time",
             found=f"{hours.size} lead times ({listed} h)",
             expected="one",
-            remedy="Choose one, in hours (lead_time=), or select it in the file.",
+            remedy="Choose one, in hours, with --lead-time (lead_time= in Python).",
         )
     at = 0 if lead_time is None else int(np.abs(hours - lead_time).argmin())
     if lead_time is not None and abs(hours[at] - lead_time) > 1e-3:

@@ -85,16 +85,16 @@ def classify_here(spec: Any, out: Path | None, as_json: bool) -> None:
     show(answer, as_json, rows.table(answer))
 
 
-def is_classifier(checkpoint: Path) -> bool:
+def is_classifier(checkpoint: Path, weights: str | None = None) -> bool:
     """Whether a checkpoint holds a model of class labels; raises as opening it does where it holds no known model at all."""
     from engine.backbones import tasks_of
 
-    return "classification" in tasks_of(checkpoint)
+    return "classification" in tasks_of(checkpoint, weights=weights)
 
 
 def _refuse_classifier(spec: Any) -> None:
     """A sweep or a calibration of class labels is none: say where they are run."""
-    if is_classifier(spec.checkpoint):
+    if is_classifier(spec.checkpoint, spec.architecture.get("weights")):
         data = f" --data {spec.data[0]}"
         raise SpecError(
             f"checkpoint {spec.checkpoint.name}",
@@ -124,7 +124,7 @@ def pairs(values: list[str] | None, option: str) -> dict[str, Path]:
         name, equals, path = text.partition("=")
         if not equals or not name.strip() or not path.strip() or name in found:
             expected = "name=path, each name once"
-            raise SpecError(f"--{option}", found=text[:120], expected=expected, remedy=f"Write it like --{option} letters=letters.npz.")
+            raise SpecError(f"--{option}", found=text[:120], expected=expected, remedy=f"Write it like --{option} letters=FILE.")
         found[name.strip()] = Path(path.strip())
     return found
 
@@ -167,7 +167,7 @@ def run_spec(given: dict[str, Any]) -> Any:
         return classify_demo_spec(**_of_labels(given))
     if not given.get("data"):
         raise SpecError("run", found="no --data", expected="labelled files or fields to verify on", remedy="Name --data FILE.")
-    classifier = is_classifier(checkpoint)
+    classifier = is_classifier(checkpoint, mapping(given.get("architecture"), "architecture").get("weights"))
     strange = [n for n in (FIELDS if classifier else LABELS) if n in given]
     if strange:
         raise SpecError(

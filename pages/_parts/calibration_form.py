@@ -39,11 +39,20 @@ def settings() -> dict[str, Any]:
             )
         with right:
             norm = st.selectbox("How departures are measured", list(NORMS), format_func=NORMS.__getitem__, key="tune_norm", **kept)
+            scaled = st.text_input("Variables in the scales", key="tune_norm_variables", placeholder="all that are verified", **kept)
             area = st.toggle("Weigh points by their area", value=True, key="tune_area_weighted", **kept)
             layers = st.toggle(
                 "Also search a ν for each block of layers", value=False, key="tune_per_layer", help="Takes several times as long.", **kept
             )
-    return {"objective": objective, "nu_max": int(largest), "norm": norm, "area_weighted": area, "per_layer": layers}
+    names = tuple(n.strip() for n in scaled.split(",") if n.strip())
+    return {
+        "norm_variables": names,
+        "objective": objective,
+        "nu_max": int(largest),
+        "norm": norm,
+        "area_weighted": area,
+        "per_layer": layers,
+    }
 
 
 def start(spec: Any, tune: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import streamlit as st
 
 from engine.errors import EngineError
+from pages._parts.here import here
 
 LABELS = {"found": "Found", "expected": "Expected", "remedy": "What to do"}
 
@@ -31,7 +32,7 @@ def error_card(error: EngineError | Mapping[str, str], *, key: str = "error") ->
             if facts.get(name):
                 left, right = st.columns([1, 6], gap="small", wrap=False)
                 left.caption(label)
-                right.text(facts[name])
+                right.text(here(facts[name]) if name == "remedy" else facts[name])
 
 
 def fault_card(fault: BaseException) -> None:

@@ -9,6 +9,7 @@ from engine.errors import EngineError
 from pages._parts import choice
 from pages._parts.cards import error_card, plain
 from pages._parts.form import form
+from pages._parts.model_look import model_look
 from pages._parts.preflight_table import passed, preflight_table
 from pages._parts.uploader import bring
 
@@ -20,7 +21,10 @@ NEEDS = {
 LEARN = {"": "", "calibrate": "needs data to calibrate on", "fit": "needs data to learn from"}
 LABELS = {
     "members": "Members M", "max_cases": "Examples of each set", "bootstrap": "Bootstrap draws", "examples": "Examples kept to be shown",
-    "text": "Column of the text", "label": "Column of the label", "corruptions": "Corruptions of the images", "title": "Name of the run",
+    "corruptions": "Corruptions of the images", "params": "Parameters of the methods", "title": "Name of the run",
+}  # fmt: skip
+READING = {
+    "text": "Column of the text", "label": "Column of the label", "encoding": "Encoding of the text", "size": "Size of the images",
 }  # fmt: skip
 
 
@@ -30,6 +34,9 @@ def labelled() -> None:
         st.html("<h2 class='nu-section nu-first'>1 · The model</h2>")
         kinds = "A vision transformer, or a transformer encoder for text; a Hugging Face folder goes as a zip. It stays frozen."
         checkpoint = bring("classifier", "Checkpoint", kind="model of labels", hint=kinds)
+        with st.expander("What the file may not say"):
+            facts = form(engine.ClassifySpec, ("architecture",), labels={"architecture": "Facts (JSON)"}, prefix="facts")
+        first_look = st.container(key="look_classifier")
     with st.container(border=True, key="step_labelled"):
         st.html("<h2 class='nu-section nu-first'>2 · The data</h2>")
         how = "Images and labels (.npz), a zip with a folder for each class, or a table of texts (.csv, .tsv, .parquet)."
@@ -39,12 +46,18 @@ def labelled() -> None:
         with st.expander("To learn from, and examples from outside"):
             fit = bring("fit_labels", "To learn from", several=True, kind="labels", hint="For methods that train: DIRECTOR, ensembles.")
             outside = bring("outside_labels", "From outside the classes", several=True, kind="labels", hint="Their labels do not count.")
+        with st.expander("How the files are read"):
+            plain("For files that do not say it themselves.")
+            reading = form(engine.ClassifySpec, READING, labels=READING, prefix="reading_labels")
+    if checkpoint:
+        with first_look:
+            model_look({"checkpoint": checkpoint[0], **facts})
     with st.container(border=True, key="step_compare"):
         st.html("<h2 class='nu-section nu-first'>3 · Check, then run</h2>")
         if not (checkpoint and data):
             plain("Bring a checkpoint and data to verify on first.")
             return
-        asked = {"checkpoint": checkpoint[0], "data": data, "calibrate": calibrate}
+        asked = {"checkpoint": checkpoint[0], "data": data, "calibrate": calibrate, **facts, **reading}
         if not _checked(asked):
             return
         entries = _methods({"calibrate": bool(calibrate), "fit": bool(fit)})
@@ -54,7 +67,6 @@ def labelled() -> None:
             settings |= form(engine.ClassifySpec, more, labels=LABELS, prefix="labels")
         if st.button("Run", key="run_labels", type="primary"):
             files = asked | {"fit": fit, "outside": {path.stem: path for path in outside}}
-            settings = {name: value or None if name in ("text", "label") else value for name, value in settings.items()}
             key = engine.submit({"task": "classification", "entries": entries, **files, **settings})
             choice.put(run=key)
             st.switch_page("45_classify.py", query_params={"run": key})

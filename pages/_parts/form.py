@@ -3,7 +3,7 @@
 import json
 import types
 from collections.abc import Iterable, Mapping
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 import annotated_types
 import streamlit as st
@@ -37,8 +37,13 @@ def kind_of(annotation: Any) -> tuple[Any, bool]:
     """(type, may be None) of a field's annotation."""
     if get_origin(annotation) in (Union, types.UnionType):
         inner = [a for a in get_args(annotation) if a is not type(None)]
-        return inner[0], len(inner) < len(get_args(annotation))
-    return annotation, False
+        return _bare(inner[0]), len(inner) < len(get_args(annotation))
+    return _bare(annotation), False
+
+
+def _bare(annotation: Any) -> Any:
+    """The type without its rules."""
+    return get_args(annotation)[0] if hasattr(annotation, "__metadata__") else annotation
 
 
 def limits(info: FieldInfo) -> dict[str, Any]:
@@ -60,12 +65,19 @@ def _widget(name: str, info: FieldInfo, label: str, key: str) -> Any:
     if kind is bool:
         return st.toggle(label, value=bool(default), **kept)
     if kind in (int, float):
-        number = st.number_input(label, value=default, placeholder="all" if optional else None, step=kind(1), **limits(info), **kept)
+        empty = {"max_cases": "all"}.get(name, "as in the files") if optional else None
+        number = st.number_input(label, value=default, placeholder=empty, step=kind(1), **limits(info), **kept)
         return kind(number) if number is not None else None
+    if get_origin(kind) is Literal:
+        return st.selectbox(
+            label, [None, *get_args(kind)] if optional else get_args(kind), format_func=lambda v: v or "as in the files", **kept
+        )
     if get_origin(kind) is tuple:
         text = st.text_input(label, value=", ".join(map(str, default or ())), placeholder="comma separated", **kept)
         return tuple(read(part.strip(), get_args(kind)[0], name) for part in text.split(",") if part.strip())
     if get_origin(kind) in WIDE or kind in WIDE:
+        if info.examples:  # pairs, which the schema reads
+            return st.text_input(label, value="", placeholder=str(info.examples[0]), **kept).strip() or default
         text = st.text_area(label, value=json.dumps(default) if default else "", placeholder="{}", height=70, **kept)
         return read_json(text, name) if text.strip() else default
     return st.text_input(label, value=str(default or ""), **kept)

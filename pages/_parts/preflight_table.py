@@ -6,6 +6,8 @@ from typing import Any
 
 import streamlit as st
 
+from pages._parts.here import here
+
 GOOD, BAD, SAID = "ok", "stop", ""
 
 
@@ -31,10 +33,15 @@ def rows(document: dict[str, Any]) -> list[tuple[str, str, str]]:
         error = float(document["replay_error"])
         found.append(("Self-test", f"with sampling switched off the model is reproduced to {error:.1e}", GOOD if error <= 1e-5 else BAD))
     if document.get("refusal"):
-        found.append(("Refused", str(document["refusal"]), BAD))
+        found.append(("Refused", here(str(document["refusal"])), BAD))
     if document.get("normalisation"):
         text = str(document["normalisation"])
         found.append(("Normalisation", text, SAID if text.startswith("missing") else GOOD))
+    for name, values in (document.get("unknown") or {}).items():
+        choices = ", ".join(map(str, values)) if isinstance(values, list | tuple) else str(values)
+        found.append((str(name).replace("_", " ").capitalize(), f"not recorded; could be {choices}", SAID))
+    found += [("Assumed", str(line), SAID) for line in document.get("assumed") or []]
+    found += [("Note", str(line), SAID) for line in document.get("notes") or []]
     data = document.get("data") or {}
     if data.get("sets"):
         found.append(("Examples", ", ".join(f"{number:,} to {role}" for role, number in data["sets"].items()), GOOD))
@@ -57,7 +64,7 @@ def _findings(findings: list[dict[str, str]]) -> list[tuple[str, str, str]]:
             fine.setdefault(stem, []).append(answer)
             continue
         if row.get("level") == "problem":
-            answer += f" (expected {row.get('expected')}). {row.get('remedy')}"
+            answer += f" (expected {row.get('expected')}). {here(str(row.get('remedy')))}"
         state = {"ok": GOOD, "problem": BAD}.get(str(row.get("level")), SAID)
         found.append((what[:1].upper() + what[1:], answer, state))
     for stem, answers in fine.items():
@@ -89,13 +96,24 @@ def passed(document: dict[str, Any]) -> bool:
     return all(state != BAD for _, _, state in rows(document))
 
 
+def model_table(document: dict[str, Any]) -> None:
+    """A checkpoint without data: what it is, and what has to be said before it can run."""
+    unknown = ", ".join(map(str, document.get("unknown") or {}))
+    said = f"Not known yet: {unknown}." if unknown else "" if passed(document) else "It cannot be run as it is."
+    _table(said or "This checkpoint can be run.", rows(document))
+
+
 def preflight_table(document: dict[str, Any]) -> None:
     """The table, and the whole document for who wants it."""
+    _table(verdict(document), rows(document))
+    with st.expander("Everything that was found"):
+        st.code(json.dumps(document, indent=1, ensure_ascii=False), language="json", height=320)
+
+
+def _table(verdict: str, listed: list[tuple[str, str, str]]) -> None:
     marks = {GOOD: "<span class='nu-state nu-done'>fine</span>", BAD: "<span class='nu-state nu-failed'>stop</span>", SAID: ""}
     body = "".join(
         f"<tr><th scope='row'>{html.escape(question)}</th><td>{html.escape(answer)}</td><td>{marks[state]}</td></tr>"
-        for question, answer, state in rows(document)
+        for question, answer, state in listed
     )
-    st.html(f"<p class='nu-lead'><b>{html.escape(verdict(document))}</b></p><table class='nu-facts nu-check'>{body}</table>")
-    with st.expander("Everything that was found"):
-        st.code(json.dumps(document, indent=1, ensure_ascii=False), language="json", height=320)
+    st.html(f"<p class='nu-lead'><b>{html.escape(verdict)}</b></p><table class='nu-facts nu-check'>{body}</table>")

@@ -39,7 +39,12 @@ def options_of(what: str, known: Mapping[str, inspect.Parameter], words: Sequenc
         name = word.removeprefix("--").replace("-", "_")
         if not word.startswith("--") or name not in known or not left:
             found = f"{word} without a value" if name in known and not left else word
-            raise SpecError(f"benchmark {what}", found=found, expected=f"options {names}", remedy="Write --name value.")
+            raise SpecError(
+                f"benchmark {what}",
+                found=found,
+                expected=f"options {names}",
+                remedy="Write the option's name with two dashes, then its value.",
+            )
         value, kind = left.pop(0), known[name].annotation
         parts = tuple(v for v in value.split(",") if v) if "tuple" in str(kind) else value
         try:

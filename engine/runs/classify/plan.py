@@ -155,7 +155,7 @@ def _open(spec: ClassifySpec, classifier: Classifier, role: str, paths: tuple[Pa
             f"{role}: {', '.join(p.name for p in paths)}",
             found="no examples" if not len(joined) else f"{int((joined.labels < 0).sum())} examples without a label of the model's classes",
             expected="labelled examples" if not outside else "examples",
-            remedy=f"The model's classes are {', '.join(classifier.classes[:12])}. Examples of other classes belong to --outside.",
+            remedy=f"The model's classes are {', '.join(classifier.classes[:12])}. Others belong to --outside name=FILE.",
         )
     return joined
 
@@ -223,14 +223,14 @@ def _contender(
                 f"method {entry.name}",
                 found=f"no {option} files and no learned state",
                 expected=f"labelled examples to learn from (field {option}, option --{option})",
-                remedy=f"Name such a file, or bring its state: --state {entry.state_name}=FILE.",
+                remedy=f"Name such a file, or bring what was learned before: python -m engine run --state {entry.state_name}=FILE",
             )
     if method.uses_nu and entry.nu is None and len(spec.nu) > 1 and calibrate is None:
         raise SpecError(
             f"ν of {entry.name}",
             found=f"{len(spec.nu)} values and no calibration files",
             expected="calibration files, on which one of them is chosen, or one ν",
-            remedy="Name such a file (--calibrate), or one ν (--nu 16).",
+            remedy="Name such a file with --calibrate, or one ν with --nu.",
         )
     members = (entry.members or spec.members) if method.sampled else 1
     title = "Frozen model" if entry.name == TEACHER else method.title + "".join(f", {w}" for w in entry.words)
