@@ -8,6 +8,7 @@ start is a deep link.
 import asyncio
 import logging
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -48,6 +49,8 @@ async def lifespan(_: Any) -> AsyncIterator[None]:
             await asyncio.sleep(PERIOD)
 
     task = asyncio.create_task(look_after())
+    # a thread that ends with the server: it times the demo's model once, so that pages can say how long the demo takes here
+    threading.Thread(target=engine.measure_demo, daemon=True).start()
     try:
         yield None
     finally:

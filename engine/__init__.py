@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from engine.runs.classify.demo import classify_demo_spec as classify_demo_spec
     from engine.runs.classify.entries import method_schema as method_schema
     from engine.runs.classify.spec import ClassifySpec as ClassifySpec
+    from engine.runs.cost import calibration_estimate as calibration_estimate
+    from engine.runs.cost import estimate as estimate
+    from engine.runs.demo_time import demo_seconds as demo_seconds
+    from engine.runs.demo_time import measure_demo as measure_demo
     from engine.runs.endings import brings as brings
     from engine.runs.endings import endings as endings
     from engine.runs.endings import every_ending as every_ending
@@ -57,6 +61,10 @@ _WHERE = {
     "open_dataset": "engine.data",
     "open_labelled": "engine.data",
     "score": "engine.runs.score",
+    "estimate": "engine.runs.cost",
+    "calibration_estimate": "engine.runs.cost",
+    "demo_seconds": "engine.runs.demo_time",
+    "measure_demo": "engine.runs.demo_time",
     "brings": "engine.runs.endings",
     "endings": "engine.runs.endings",
     "folders": "engine.runs.endings",

@@ -12,7 +12,7 @@ from pages._parts.classification import headline as class_headline
 from pages._parts.header import Looked, best_nu
 from pages._parts.progress import LIVE, ended_badly, follow
 from pages._parts.results import demo_key, page_of, stamp_of, verification_of
-from pages._parts.words import STATUS, headline, when
+from pages._parts.words import STATUS, duration, headline, when
 
 TITLE = "Start"
 ICON = ":material/home:"
@@ -66,9 +66,10 @@ def demo() -> None:
     if state is not None:
         ended_badly(key)
         return
+    seconds = engine.demo_seconds()
+    takes = f"It takes about {duration(seconds)} on this computer." if seconds else "It takes a minute or two on two cores."
     plain(
-        "A small ClimaX, trained on PlaSim T21 climate-model data, forecasts the 500 hPa height 72 hours ahead. "
-        "It takes a minute or two on two cores.",
+        f"A small ClimaX, trained on PlaSim T21 climate-model data, forecasts the 500 hPa height 72 hours ahead. {takes}",
         "nu-lead",
     )
     if st.button("Run the demo", type="primary", key="run_demo"):

@@ -12,7 +12,7 @@ from pages._parts.classification_bring import labelled
 from pages._parts.form import form, read_json
 from pages._parts.model_look import model_look
 from pages._parts.nu_grid import nu_grid
-from pages._parts.preflight_table import passed, preflight_table
+from pages._parts.preflight_table import passed, preflight_table, time_of
 from pages._parts.uploader import bring
 
 TITLE = "Bring your own"
@@ -160,5 +160,7 @@ with st.container(border=True, key="step_run"):
         settings = {"nu": nu_grid()} | form(engine.RunSpec, ("members", "max_cases"), labels=LABELS)
         with st.expander("More settings"):
             settings |= form(engine.RunSpec, [n for n in LABELS if n not in ("members", "max_cases")] + ["seed"], labels=LABELS)
+        if told := time_of(st.session_state["_preflight"][1], settings):
+            plain(told)
         if st.button("Run", key="run", type="primary"):
             run(asked | settings)

@@ -9,12 +9,10 @@ import numpy as np
 from engine.backbones import inspect_checkpoint, open_checkpoint
 from engine.errors import CheckpointError, EngineError
 from engine.labelled import Classifier, Labelled
+from engine.runs.cost import Cost, estimate, measured
 from engine.runs.reading import LabelledReading, Reading
 from engine.runs.spec import RunSpec
 from engine.safety import human
-
-NU_OF_A_SWEEP = 8
-"""Values of ν that the time estimate plans for: those of the default grid."""
 
 
 def inspect_files(
@@ -55,13 +53,14 @@ def inspect_files(
         if data and document["refusal"] is None:
             document["refusal"] = str(lacking)
     if data:
-        document["data"] = _data(backbone, data, calibrate, seconds, (reading or Reading()).roles())
+        document["data"] = _data(backbone, data, calibrate, (reading or Reading()).roles())
         document["changes"] = document["data"]["changes"]
         problems = [f for f in document["data"]["findings"] if f["level"] == "problem"]
         document["data"]["problems"] = len(problems)
         if problems and document["refusal"] is None:
             document["refusal"] = _sentence(problems[0])
-    document["plan"] = {"seconds_per_forward": seconds} | _plan(backbone, document["data"].get("cases"), members, seconds)
+    cost = _cost(backbone, seconds) if document["refusal"] is None else None
+    document["plan"] = {"seconds_per_forward": seconds} | _plan(backbone, document["data"], members, cost)
     return document
 
 
@@ -166,7 +165,7 @@ def _class_attention(classifier: Classifier, example: Labelled, document: dict[s
     document["refusal"] = report.refusal
 
 
-def _data(backbone: Any, data: tuple[Path, ...], calibrate: tuple[Path, ...], seconds: float, roles: dict[str, Any]) -> dict[str, Any]:
+def _data(backbone: Any, data: tuple[Path, ...], calibrate: tuple[Path, ...], roles: dict[str, Any]) -> dict[str, Any]:
     from engine.data import cases, open_dataset
     from engine.data.preflight import preflight
     from engine.errors import DatasetError
@@ -177,24 +176,69 @@ def _data(backbone: Any, data: tuple[Path, ...], calibrate: tuple[Path, ...], se
         "variables": dataset.units,
         "changes": list(dataset.changes),
         "fingerprint": dataset.fingerprint,
-        "findings": [f.as_dict() for f in preflight(dataset, backbone, seconds_per_forward=seconds)],
+        "findings": [f.as_dict() for f in preflight(dataset, backbone)],
     }
-    try:
-        document["cases"] = len(cases(dataset, backbone.lead_hours[0], "verify"))
-    except DatasetError:  # stands among the findings, with its remedy
-        document["cases"] = 0
+    for name, split in (("cases", "verify"), ("calibrate_cases", "calibrate")):
+        try:
+            document[name] = len(cases(dataset, backbone.lead_hours[0], split)) if split in dataset.splits else 0
+        except DatasetError:  # stands among the findings, with its remedy
+            document[name] = 0
     return document
 
 
-def _plan(backbone: Any, cases: int | None, members: int, seconds: float) -> dict[str, Any]:
-    """Bytes and seconds of a default sweep, said before anything runs; members share what precedes the first sampled site."""
+def _cost(backbone: Any, forward: float) -> Cost:
+    """What ensembles and their scores cost here, measured on random input."""
+    import torch
+
+    from engine import registry
+    from engine.kernels.area import REGIONS, region_weights
+    from engine.runs.accumulate import Accumulator
+    from engine.types import Batch, Case, EnsembleView, Score
+
+    class Normalised:
+        """The model without its way back to physical units, which needs a normalisation that may not be there yet."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(backbone, name)
+
+        def physical(self, output: Any, _: Any) -> Any:
+            return output.cpu().numpy()
+
+    rng, (rows, columns) = np.random.default_rng(0), backbone.grid
+    inputs = torch.randn(1, len(backbone.in_variables), rows, columns, generator=torch.Generator().manual_seed(0))
+    case = Case(0, 0, 0, float(backbone.lead_hours[0]), "", "")
+    batch = Batch(inputs, np.zeros((1, len(backbone.out_variables), rows, columns), np.float32), (case,), np.zeros(1))
+    method: Any = registry.get("methods", "stochastic_attention")
+    latitude, longitude = np.linspace(90, -90, rows + 2)[1:-1], np.arange(columns) * 360 / columns
+    weights = region_weights(latitude, longitude, dict(REGIONS))
+    observed = rng.normal(size=(1, rows, columns)).astype(np.float32)
+
+    def ensemble(members: int, nu: int) -> Any:
+        return method.predict(Normalised(), batch, state=None, params=method.Params(), nu=nu, members=members, seed=0, shared={})
+
+    def scored(members: int) -> None:
+        known = [s for s in registry.entries("scoring").values() if isinstance(s, Score) and not s.optional]
+        usual = [s for s in known if s.min_members <= members and not s.needs & {"climatology", "thresholds"}]
+        drawn = rng.normal(size=(members, 1, rows, columns)).astype(np.float32)
+        sums = Accumulator(usual, weights, members, spread_edges=tuple(np.geomspace(0.01, 4, 40)))
+        sums.add(EnsembleView(drawn, observed, reference=observed, spread_edges=tuple(np.geomspace(0.01, 4, 40))), [0])
+
+    return measured(forward, ensemble, scored)
+
+
+def _plan(backbone: Any, data: dict[str, Any], members: int, cost: Cost | None) -> dict[str, Any]:
+    """Bytes and seconds of a default sweep, said before anything runs; and what a form needs to say them for other settings."""
     from engine.runs.plan import memory_needed
 
-    shard = RunSpec.model_fields["shard_cases"].default
-    memory = memory_needed(backbone, members=members, nu=NU_OF_A_SWEEP, variables=len(backbone.out_variables), shard_cases=shard)
-    plan: dict[str, Any] = {"memory_bytes": memory, "memory": human(memory), "members": members, "nu": NU_OF_A_SWEEP}
-    if cases:
-        plan |= {"cases": cases, "sweep_seconds": cases * members * NU_OF_A_SWEEP * seconds * 1.4}
+    shard, nu = (RunSpec.model_fields[name].default for name in ("shard_cases", "nu"))
+    variables = len(backbone.out_variables)
+    memory = memory_needed(backbone, members=members, nu=len(nu), variables=variables, shard_cases=shard)
+    plan: dict[str, Any] = {"memory_bytes": memory, "memory": human(memory), "members": members, "nu": len(nu), "variables": variables}
+    plan |= {name: data[name] for name in ("cases", "calibrate_cases") if data.get(name)}
+    if cost is not None:
+        plan["cost"] = cost.as_dict()
+        if plan.get("cases"):
+            plan["sweep_seconds"] = estimate(plan, {"members": members})
     return plan
 
 
@@ -223,6 +267,8 @@ def inspection_text(found: dict[str, Any]) -> str:
             + (f" (expected {row['expected']}). {row['remedy']}" if row["level"] == "problem" else "")
         )
     if "sweep_seconds" in found.get("plan", {}):
-        lines.append(f"a default sweep: about {found['plan']['sweep_seconds'] / 60:.1f} min, {found['plan']['memory']}")
+        plan = found["plan"]
+        what = f"{plan['nu']} ν, {plan['members']} members, {plan['cases']} cases, {plan['variables']} variables"
+        lines.append(f"a default sweep ({what}): about {plan['sweep_seconds'] / 60:.1f} min, {plan['memory']}")
     lines.append(f"REFUSED: {found['refusal']}" if found["refusal"] else "ready to run")
     return "\n".join(lines)

@@ -211,4 +211,5 @@ def _key(plan: Plan) -> str:
         "variables": list(plan.variables),
         "version": engine.__version__,
     }
+    plain |= {"reading": spec.roles()} if spec.roles() else {}
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]

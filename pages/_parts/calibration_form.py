@@ -8,6 +8,7 @@ import engine
 from pages._parts import choice, results
 from pages._parts.cards import plain
 from pages._parts.form import kind_of, limits
+from pages._parts.words import duration
 
 OBJECTIVES = {
     "scale": "Mean scale: members stray as far as the model errs",
@@ -45,14 +46,8 @@ def settings() -> dict[str, Any]:
                 "Also search a ν for each block of layers", value=False, key="tune_per_layer", help="Takes several times as long.", **kept
             )
     names = tuple(n.strip() for n in scaled.split(",") if n.strip())
-    return {
-        "norm_variables": names,
-        "objective": objective,
-        "nu_max": int(largest),
-        "norm": norm,
-        "area_weighted": area,
-        "per_layer": layers,
-    }
+    asked = {"objective": objective, "nu_max": int(largest), "norm": norm, "area_weighted": area, "per_layer": layers}
+    return asked | ({"norm_variables": names} if names else {})
 
 
 def start(spec: Any, tune: dict[str, Any]) -> None:
@@ -60,6 +55,18 @@ def start(spec: Any, tune: dict[str, Any]) -> None:
     key = engine.submit(engine.calibration_spec(spec, **tune))
     choice.put(run=key)
     st.rerun()
+
+
+def _time(sweep: Any | None, tune: dict[str, Any]) -> str:
+    """How long a calibration takes, by the time that the ensembles of its finished sweep (or of the demo's) took; "" before one."""
+    of = sweep or next((r for r in results.runs_that(calibrate=False) if r.key == results.demo_key()), None)
+    if not tune:
+        return ""
+    if of is None or of.status != "done":
+        timed = engine.demo_seconds(**tune) if sweep is None else None
+        return f"About {duration(timed)}, by this model's ensembles, which were timed here." if timed else ""
+    seconds = engine.calibration_estimate(results.verification_of(of.key), of.spec, tune)
+    return f"About {duration(seconds)}, by the time that this model's ensembles took here; less where some were made before."
 
 
 def first(sweep: Any | None) -> None:
@@ -77,8 +84,7 @@ def first(sweep: Any | None) -> None:
             )
         elif demo is not None:
             plain(
-                "A small ClimaX forecasts the 500 hPa height 72 hours ahead; ν* is found on 18 cases that the verification never sees. "
-                "It takes a minute or two on two cores.",
+                "A small ClimaX forecasts the 500 hPa height 72 hours ahead; ν* is found on 18 cases that the verification never sees.",
                 "nu-lead",
             )
         else:
@@ -89,6 +95,8 @@ def first(sweep: Any | None) -> None:
             wanted = demo is not None and (sweep is None or sweep.key != demo)
             shown = st.button("Find ν* for the demo", type="secondary" if own else "primary", key="calibrate_demo") if wanted else False
         tune = settings() if own or wanted else {}
+        if told := _time(sweep if own else None, tune):
+            plain(told)
     if asked and sweep is not None:
         start(sweep.spec, tune)
     if shown:
@@ -100,5 +108,7 @@ def again(run: Any) -> None:
     st.html("<h2 class='nu-section'>Find it another way</h2>")
     plain("By another rule, in another norm, or a ν for each block of layers. What was computed is used again.")
     tune = settings()
+    if told := _time(next(iter(results.kin(run, results.runs_that(calibrate=False))), None), tune):
+        plain(told)
     if st.button("Find ν* with these settings", key="calibrate_again"):
         start(run.spec | {"tune": None}, tune)

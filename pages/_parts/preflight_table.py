@@ -2,11 +2,14 @@
 
 import html
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
 
+import engine
 from pages._parts.here import here
+from pages._parts.words import duration
 
 GOOD, BAD, SAID = "ok", "stop", ""
 
@@ -74,15 +77,23 @@ def _findings(findings: list[dict[str, str]]) -> list[tuple[str, str, str]]:
 
 
 def verdict(document: dict[str, Any]) -> str:
-    """One line: whether it may run, and how long the usual sweep takes here."""
+    """One line: whether it may run."""
     if not passed(document):
         return "Not ready: see what is marked stop."
-    seconds = (document.get("plan") or {}).get("sweep_seconds")
-    memory = (document.get("plan") or {}).get("memory")
-    if not seconds:
-        return "Ready to run."
-    minutes = max(1, round(seconds / 60))
-    return f"Ready to run: with 8 values of ν, 20 members and all cases about {minutes} min and {memory}; fewer cases take less."
+    return "Ready to run."
+
+
+def time_of(document: dict[str, Any], fields: Mapping[str, Any]) -> str:
+    """How long what the form asks for takes here, by the forward that was measured; "" where none was, or a field is no number yet."""
+    plan = document.get("plan") or {}
+    if not plan.get("cost") or not plan.get("cases"):
+        return ""
+    try:
+        seconds = engine.estimate(plan, fields)
+    except (TypeError, ValueError):  # a wrong word in a field is the schema's to refuse, by name
+        return ""
+    memory = f" and {plan['memory']} of memory" if plan.get("memory") else ""
+    return f"About {duration(seconds)}{memory} on this computer, by a forward of this model that was timed here."
 
 
 def count(value: Any) -> str:

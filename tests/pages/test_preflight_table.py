@@ -1,6 +1,6 @@
 """The table of the preflight: a row a finding, what is merely fine drawn together, and one verdict."""
 
-from pages._parts.preflight_table import BAD, GOOD, passed, rows, verdict
+from pages._parts.preflight_table import BAD, GOOD, passed, rows, time_of, verdict
 
 DOCUMENT = {
     "backbone": "climax",
@@ -20,8 +20,11 @@ DOCUMENT = {
             {"level": "note", "what": "missing values of z500", "found": "3 (0.1%)", "expected": "none", "remedy": "…"},
         ],
     },
-    "plan": {"sweep_seconds": 600.0, "memory": "421.0 MB"},
-}
+    "plan": {
+        "memory": "421.0 MB", "cases": 100, "variables": 1,
+        "cost": {"forward": 0.01, "call": 0.0, "member": {"1": 0.01, "64": 0.02}, "scoring": 0.001},
+    },
+}  # fmt: skip
 
 
 def test_each_finding_is_a_row_and_fine_ones_of_a_kind_are_one() -> None:
@@ -31,7 +34,16 @@ def test_each_finding_is_a_row_and_fine_ones_of_a_kind_are_one() -> None:
     assert found["Missing values of z500"][1] == ""
     assert not any("ffff" in answer for answer, _ in found.values())
     assert passed(DOCUMENT)
-    assert "about 10 min" in verdict(DOCUMENT)
+    assert verdict(DOCUMENT) == "Ready to run."
+
+
+def test_the_time_follows_the_form() -> None:
+    asked = {"nu": (1, 64), "members": 20}
+    assert time_of(DOCUMENT, asked).startswith("About 78 s and 421.0 MB")  # 12 s + 100 cases × (2 forwards + 20 × (11 + 21) ms)
+    assert time_of(DOCUMENT, asked | {"members": 200}).startswith("About 11 min")
+    assert time_of(DOCUMENT, asked | {"max_cases": 10}).startswith("About 19 s")
+    assert time_of(DOCUMENT, asked | {"nu": (1, "many")}) == "", "the schema refuses that by name"
+    assert time_of(DOCUMENT | {"plan": {}}, asked) == ""
 
 
 def test_a_problem_of_the_data_stops_the_run_even_without_a_refusal() -> None:
