@@ -36,6 +36,13 @@ def read_state_dict(path: str | Path, *, weights: str | None = None) -> tuple[di
     file = readable_file(path, "checkpoint")
     kind = kind_of(file)
     if kind == "safetensors":
+        if weights is not None:
+            raise CheckpointError(
+                f"checkpoint {file.name}",
+                found=f"a safetensors file, which holds one set of tensors, and the entry {weights!r} asked for",
+                expected="no entry to be named",
+                remedy="Leave it out of --architecture (weights= in Python), or bring the file that holds that entry.",
+            )
         state, facts = _safetensors(file)
     elif kind == "zip":
         state, facts = _torch_zip(file, weights)

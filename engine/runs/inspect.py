@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from engine.backbones import inspect_checkpoint, open_checkpoint
-from engine.errors import CheckpointError, EngineError
+from engine.errors import CheckpointError, EngineError, SpecError
 from engine.labelled import Classifier, Labelled
 from engine.runs.cost import Cost, estimate, measured
 from engine.runs.reading import LabelledReading, Reading
@@ -43,6 +43,7 @@ def inspect_files(
         document["refusal"] = _sentence(refusal)
         return document
     backbone: Any = open_checkpoint(checkpoint, **named)
+    _refuse_idle(backbone, checkpoint.name, reading, labelled)
     if isinstance(backbone, Classifier):
         return _classifier(backbone, document, data, calibrate, (labelled or LabelledReading()).roles())
     seconds = _attention(backbone, document)
@@ -62,6 +63,20 @@ def inspect_files(
     cost = _cost(backbone, seconds) if document["refusal"] is None else None
     document["plan"] = {"seconds_per_forward": seconds} | _plan(backbone, document["data"], members, cost)
     return document
+
+
+def _refuse_idle(backbone: Any, name: str, reading: Reading | None, labelled: LabelledReading | None) -> None:
+    """An option that says nothing about this kind of model would be lost without a word."""
+    classifier = isinstance(backbone, Classifier)
+    idle = reading if classifier else labelled
+    if idle is not None and idle.roles():
+        said = [n for n, info in type(idle).model_fields.items() if getattr(idle, n) != info.get_default(call_default_factory=True)]
+        raise SpecError(
+            ", ".join(f"--{n.replace('_', '-')}" for n in said),
+            found=f"{name}: a {'classifier' if classifier else 'model of fields'}",
+            expected=f"a {'model of fields' if classifier else 'classifier'} for this option",
+            remedy="Leave the option out.",
+        )
 
 
 def _sentence(fields: dict[str, str]) -> str:

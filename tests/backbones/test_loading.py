@@ -258,3 +258,15 @@ def test_unknown_model_lists_what_was_seen_and_what_there_is(tmp_path):
 
 def test_climax_is_in_the_catalogue():
     assert any(e.key == "climax" and e.unavailable is None for e in catalogue("backbones"))
+
+
+def test_an_entry_of_weights_is_not_asked_of_a_safetensors_file_unheard(tmp_path):
+    import torch
+    from safetensors.torch import save_file
+
+    from engine.backbones._safe_load import read_state_dict
+    from engine.errors import CheckpointError
+
+    save_file({"a": torch.ones(3)}, tmp_path / "m.safetensors")
+    with pytest.raises(CheckpointError, match="ema"):
+        read_state_dict(tmp_path / "m.safetensors", weights="ema")

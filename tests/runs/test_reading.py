@@ -139,6 +139,14 @@ def test_a_size_that_is_none(size) -> None:
         parse_reading(LabelledReading, {"size": size})
 
 
+def test_inspect_refuses_what_says_nothing_about_this_kind_of_model() -> None:
+    from engine.runs.inspect import _refuse_idle
+
+    with pytest.raises(SpecError, match="--encoding"):
+        _refuse_idle(object(), "fields.ckpt", Reading(), LabelledReading(encoding="latin-1"))
+    _refuse_idle(object(), "fields.ckpt", Reading(calendar="noleap"), LabelledReading())
+
+
 def test_a_field_that_is_none_is_refused() -> None:
     with pytest.raises(SpecError, match="step_hours"):
         parse_reading(Reading, {"step_hours": -6})
