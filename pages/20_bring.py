@@ -94,9 +94,12 @@ st.html(
     "Files are read in a process of their own; nothing in them is run, and nothing leaves this server.</p>"
 )
 FORECASTS, CLASSES = "Fields: a ClimaX checkpoint", "Classes: of images or texts"
-if kept(st.segmented_control, "What it forecasts", "bring_kind", options=[FORECASTS, CLASSES], default=FORECASTS, required=True) == CLASSES:
+usual = CLASSES if st.query_params.get("bring") == "classes" else FORECASTS
+if kept(st.segmented_control, "What it forecasts", "bring_kind", options=[FORECASTS, CLASSES], default=usual, required=True) == CLASSES:
+    st.query_params["bring"] = "classes"  # a reload comes back to what was being brought
     labelled()
     st.stop()
+st.query_params.pop("bring", None)
 
 
 def brought() -> dict[str, Any]:
