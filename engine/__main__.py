@@ -66,6 +66,7 @@ def sweep(
     read: options.Read = None,
     calendar: options.Calendar = None,
     select: options.Select = None,
+    missing: options.Missing = None,
     step_hours: options.StepHours = None,
     scores: Annotated[str | None, typer.Option(help="scores of the catalogue")] = None,
     regions: Annotated[str | None, typer.Option(help='further regions as JSON: {"Alps": [43, 49, 5, 16]}')] = None,
@@ -103,7 +104,7 @@ def sweep(
             "params": mapping(params, "params"), "maps": maps, "bootstrap": bootstrap, "title": title,
             "calibrate_cases": calibrate_cases, "calibrate_members": calibrate_members, "chosen": mapping(chosen, "chosen"),
             "posthoc": posthoc, "posthoc_params": mapping(posthoc_params, "posthoc-params"),
-        } | reading(rename, read, calendar, select, step_hours)  # fmt: skip
+        } | reading(rename, read, calendar, select, step_hours, missing)  # fmt: skip
         if thresholds:
             fields["thresholds"] = numbers(thresholds, "thresholds", float)
         return compute_here(parse_spec(fields), out, as_json)
@@ -127,6 +128,7 @@ def calibrate(
     read: options.Read = None,
     calendar: options.Calendar = None,
     select: options.Select = None,
+    missing: options.Missing = None,
     step_hours: options.StepHours = None,
     method: options.MethodName = "stochastic_attention",
     params: options.Params = None,
@@ -170,7 +172,7 @@ def calibrate(
             "members": members, "seed": seed, "max_cases": max_cases, "variables": names(variables), "method": method,
             "lead_hours": numbers(lead_hours, "lead-hours", float) if lead_hours else (), "params": mapping(params, "params"),
             "bootstrap": bootstrap, "title": title, "calibrate_cases": calibrate_cases, "calibrate_members": calibrate_members,
-        } | reading(rename, read, calendar, select, step_hours)  # fmt: skip
+        } | reading(rename, read, calendar, select, step_hours, missing)  # fmt: skip
         if checkpoint is None and not data and not calibrate:
             tell("no checkpoint named: the embedded demo is calibrated")
             given = {n: v for n, v in fields.items() if was_given(context, n)}
@@ -219,6 +221,7 @@ def run(
     read: options.Read = None,
     calendar: options.Calendar = None,
     select: options.Select = None,
+    missing: options.Missing = None,
     step_hours: options.StepHours = None,
     lead_hours: options.LeadHours = None,
     student: options.Student = None,
@@ -251,6 +254,7 @@ def inspect(
     read: options.ReadHere = None,
     calendar: options.Calendar = None,
     select: options.Select = None,
+    missing: options.Missing = None,
     step_hours: options.StepHours = None,
     text: options.TextColumn = None,
     label: options.LabelColumn = None,
@@ -272,7 +276,7 @@ def inspect(
             climatology=climatology,
             members=members,
             architecture=facts,
-            reading=parse_reading(Reading, reading(rename, read, calendar, select, step_hours)),
+            reading=parse_reading(Reading, reading(rename, read, calendar, select, step_hours, missing)),
             labelled=parse_reading(LabelledReading, {"text": text, "label": label, "encoding": encoding, "size": size}),
         )
         show(found, as_json, inspection_text(found))
@@ -291,6 +295,7 @@ def score(
     read: options.ReadHere = None,
     calendar: options.Calendar = None,
     select: options.Select = None,
+    missing: options.Missing = None,
     climatology: Annotated[Path | None, typer.Option(help="climatology, for anomaly scores and for thresholds above it")] = None,
     thresholds: Annotated[str | None, typer.Option(help="events: more than so much (above the climatology, where one is given)")] = None,
     lead_time: Annotated[float | None, typer.Option(help="lead time in hours, where the forecast holds several")] = None,
@@ -310,7 +315,7 @@ def score(
             member_dim=member_dim,
             variable=variable,
             climatology=climatology,
-            **parse_reading(Reading, reading(rename, read, calendar, select)).roles(),
+            **parse_reading(Reading, reading(rename, read, calendar, select, None, missing)).roles(),
             thresholds=numbers(thresholds, "thresholds", float) if thresholds else (),
             lead_time=lead_time,
             region=box(region, "region"),

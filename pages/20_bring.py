@@ -26,7 +26,7 @@ LABELS = {
 }  # fmt: skip
 READING = {
     "rename": "Names in the files", "read": "Variables to read", "calendar": "Calendar to convert to", "select": "GRIB messages to read",
-    "step_hours": "Hours of a time step",
+    "step_hours": "Hours of a time step", "missing": "Missing values",
 }  # fmt: skip
 FACTS = "What the file may not say"
 RECORDED, CLIMAX, OWN = "as the file records", "ClimaX, 48 variables", "my own list"

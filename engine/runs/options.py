@@ -31,6 +31,7 @@ ReadHere = Annotated[str | None, typer.Option("--read", "--variables", help="var
 """Of verbs that choose no outputs of a model, where `--variables` can mean nothing else."""
 Calendar = Annotated[str | None, typer.Option(help="calendar to convert to, where the files' differ: standard, noleap or 360_day")]
 Select = Annotated[str | None, typer.Option(help="which GRIB messages to read, by key: typeOfLevel=isobaricInhPa,level=500/850")]
+Missing = Annotated[float | None, typer.Option(help="a value that stands for missing ones, where no attribute says so, like -999")]
 StepHours = Annotated[float | None, typer.Option(help="hours between two times of files that record none (ClimaX shards)")]
 TextColumn = Annotated[str | None, typer.Option("--text", help="column of the text, where a table's is not recognised")]
 LabelColumn = Annotated[str | None, typer.Option("--label", help="column of the label, where a table's is not recognised")]

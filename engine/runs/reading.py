@@ -34,6 +34,9 @@ class Reading(BaseModel):
         description="which messages of GRIB files to read, by their keys: typeOfLevel=isobaricInhPa,level=500/850",
         examples=["typeOfLevel=isobaricInhPa, level=500/850"],
     )
+    missing: float | None = Field(
+        default=None, description="a value that stands for missing ones, where no attribute of the files says so, like -999"
+    )
     step_hours: Annotated[FiniteFloat, Field(gt=0)] | None = Field(
         default=None, description="hours between two times of files that record none (ClimaX shards)"
     )
@@ -47,7 +50,8 @@ class Reading(BaseModel):
         """What `open_dataset` is told, by its own names; only what was said."""
         said = {"rename": self.rename, "variables": self.read, "calendar": self.calendar}
         said |= {"select": self.select, "step_hours": self.step_hours}
-        return {name: value for name, value in said.items() if value}
+        known = {name: value for name, value in said.items() if value}
+        return known if self.missing is None else known | {"missing": self.missing}  # 0 says something too
 
 
 READING = tuple(Reading.model_fields)
@@ -126,7 +130,7 @@ def as_options(fields: Mapping[str, Any]) -> list[str]:
     for name, value in fields.items():
         if name not in READING + LABELLED_READING:
             raise TypeError(f"{name!r} says nothing of how files are read")
-        if value:
+        if value or (value == 0 and not isinstance(value, bool)):
             text = json.dumps(value) if isinstance(value, dict) else ",".join(map(str, value)) if isinstance(value, tuple | list) else value
             words += [f"--{name.replace('_', '-')}", str(text)]
     return words

@@ -136,10 +136,16 @@ def was_given(context: typer.Context, name: str) -> bool:
 
 
 def reading(
-    rename: str | None, read: str | None, calendar: str | None, select: str | None = None, step_hours: float | None = None
+    rename: str | None,
+    read: str | None,
+    calendar: str | None,
+    select: str | None = None,
+    step_hours: float | None = None,
+    missing: float | None = None,
 ) -> dict[str, Any]:
     """Fields of a `Reading`, from the options that were given."""
-    said = {"rename": rename, "read": names(read) if read else None, "calendar": calendar, "select": select, "step_hours": step_hours}
+    said = {"rename": rename, "read": names(read) if read else None, "calendar": calendar, "select": select}
+    said |= {"step_hours": step_hours, "missing": missing}
     return {name: value for name, value in said.items() if value is not None}
 
 

@@ -55,6 +55,7 @@ CHANGES = {
     "calendar": "noleap",
     "select": {"level": "500"},
     "step_hours": 6.0,
+    "missing": -999.0,
 }
 
 
