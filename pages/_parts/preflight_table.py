@@ -30,7 +30,7 @@ def rows(document: dict[str, Any]) -> list[tuple[str, str, str]]:
         names = "; missing: " + ", ".join(map(str, missing[:6])) if missing else ""
         found.append(("Weights", text + names, BAD if missing else GOOD))
     sites = document.get("sites")
-    if sites is not None:
+    if sites or (sites is not None and not document.get("refusal")):  # a model that was not opened was not looked into
         found.append(("Attention", f"{len(sites) if isinstance(sites, list) else sites} places can be sampled", GOOD if sites else BAD))
     if document.get("replay_error") is not None:
         error = float(document["replay_error"])
@@ -41,8 +41,11 @@ def rows(document: dict[str, Any]) -> list[tuple[str, str, str]]:
         text = str(document["normalisation"])
         found.append(("Normalisation", text, SAID if text.startswith("missing") else GOOD))
     for name, values in (document.get("unknown") or {}).items():
-        choices = ", ".join(map(str, values)) if isinstance(values, list | tuple) else str(values)
-        found.append((str(name).replace("_", " ").capitalize(), f"not recorded; could be {choices}", SAID))
+        if isinstance(values, list | tuple):
+            told = f"could be {', '.join(map(str, values))}"
+        else:
+            told = f"there are {values}" if isinstance(values, int) else str(values)
+        found.append((_fact(name).capitalize(), f"not recorded: {told}", SAID))
     found += [("Assumed", str(line), SAID) for line in document.get("assumed") or []]
     found += [("Note", str(line), SAID) for line in document.get("notes") or []]
     data = document.get("data") or {}
@@ -53,6 +56,11 @@ def rows(document: dict[str, Any]) -> list[tuple[str, str, str]]:
         found.append(("Classes", text + (", …" if len(classes) > 12 else ""), GOOD))
         found += [("Changed", str(line), SAID) for line in data.get("changes") or []]
     return found + _findings(data.get("findings") or [])
+
+
+def _fact(name: str) -> str:
+    """What is not known of an architecture, as the form above the table calls it."""
+    return {"num_heads": "attention heads"}.get(name, str(name).replace("_", " "))
 
 
 def _findings(findings: list[dict[str, str]]) -> list[tuple[str, str, str]]:
@@ -109,7 +117,7 @@ def passed(document: dict[str, Any]) -> bool:
 
 def model_table(document: dict[str, Any]) -> None:
     """A checkpoint without data: what it is, and what has to be said before it can run."""
-    unknown = ", ".join(map(str, document.get("unknown") or {}))
+    unknown = ", ".join(map(_fact, document.get("unknown") or {}))
     said = f"Not known yet: {unknown}." if unknown else "" if passed(document) else "It cannot be run as it is."
     _table(said or "This checkpoint can be run.", rows(document))
 

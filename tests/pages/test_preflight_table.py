@@ -52,3 +52,10 @@ def test_a_problem_of_the_data_stops_the_run_even_without_a_refusal() -> None:
     assert ("Model's grid", "31×64 (expected 32×64). Regrid.", BAD) in rows(document)
     assert not passed(document)
     assert verdict(document).startswith("Not ready")
+
+
+def test_what_a_checkpoint_does_not_say_is_named_as_the_form_names_it() -> None:
+    refused = {"backbone": "climax", "sites": [], "refusal": "…", "unknown": {"num_heads": [1, 2, 4], "variables": 7}}
+    found = {question: answer for question, answer, _ in rows(refused)}
+    assert found["Attention heads"] == "not recorded: could be 1, 2, 4" and found["Variables"] == "not recorded: there are 7"
+    assert "Attention" not in found, "a model that was not opened was not looked into"
