@@ -1,4 +1,4 @@
-"""From ensembles to the numbers of a Verification: per-case statistics by shard, gridpoint sums, and their bootstrap.
+"""From ensembles to the numbers of a Verification: per-case statistics by shard, gridpoint sums, and intervals.
 
 Only three things are kept of a case: its statistics (a few hundred numbers), its share of valid area, and its part of the
 gridpoint sums. A case's statistics are the same whatever cases are beside it. Gridpoint sums carry their rounding error
@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.errors import ScoreError
-from engine.kernels import bootstrap
+from engine.kernels import bootstrap, long_run
 from engine.kernels.area import case_means, valid_share
 from engine.kernels.corp import recalibrate
 from engine.kernels.exceedance import probabilities
 from engine.kernels.pit import pit_interval
 from engine.kernels.quantiles import central, linear_quantiles
-from engine.kernels.wasserstein import integral_abs, pit_cdf, sampling_scale
+from engine.kernels.wasserstein import pit_cdf, sampling_scale
 from engine.registry import get
 from engine.runs.gridsums import GridSums, add_exactly, maps
 from engine.types import Array, EnsembleView, Score
@@ -185,39 +185,44 @@ def finalise(
     seed: int = 0,
     block: int | None = None,
 ) -> dict[str, Array]:
-    """Values with 95 % block-bootstrap intervals, named and shaped as in a Verification without its (ν, lead time, variable).
+    """Values with 95 % intervals (`engine.kernels.long_run`), named and shaped as in a Verification without its (ν, lead time, variable).
 
     For each score `<key>`, `<key>_low`, `<key>_high` `(region,)` (a decomposition: `<key>_<part>` …), and `<key>_case`
-    `(region, case)` of headline scores; with ranks `rank_counts`, `rank_low`, `rank_high` `(region, rank)`, `pit_band` and
-    `n_effective` `(region,)`; with exceedances `exceedance_weight`, `exceedance_event`, `corp_event`, `corp_low`, `corp_high`
-    `(region, threshold, probability)`; `spread_weight`, `spread_variance`, `spread_error2` `(region, spread_bin)`; maps;
-    `valid_fraction` `(region,)`, `block_length` `()`. Cases weigh by their share of valid area. `block`: length in cases, from
-    the data where None. Intervals of fewer than two cases are NaN.
+    `(region, case)` of headline scores; with ranks `rank_counts`, `rank_low`, `rank_high` `(region, rank)`, and `pit_band`,
+    `n_effective`, `w1_pit_floor` (what `w1_pit` of a perfect ensemble is on average) `(region,)`; with exceedances
+    `exceedance_weight`, `exceedance_event`, `corp_event`, `corp_low`, `corp_high` `(region, threshold, probability)`; `spread_weight`,
+    `spread_variance`, `spread_error2` `(region, spread_bin)`; maps; `valid_fraction` `(region,)`; `independent_cases` `(region,)`, how many
+    independent cases these are worth (below `long_run.FEW` every interval here is uncertain); `block_length` `()`. Cases weigh by their
+    share of valid area. `block` (cases, from the data where None), `replicates` and `seed`: of the resampling that the consistency bands
+    of reliability curves need, and of nothing else. Intervals of fewer than two cases are NaN.
     """
     if block is None:
         block = bootstrap.block_length(_series(stats))
-    cases = len(stats.case_ids)
-    drawn = bootstrap.resample(cases, block, replicates if cases > 1 else 0, seed)
-    one = np.ones((1, cases))
-    mean = {name: bootstrap.weighted_means(one, s, stats.valid)[0] for name, s in stats.statistics.items()}
-    again = {name: bootstrap.weighted_means(drawn, s, stats.valid) for name, s in stats.statistics.items()}
+    parts = {name: long_run.leave_one_out(s, stats.valid) for name, s in stats.statistics.items()}
+    mean, without = {name: p[0] for name, p in parts.items()}, {name: p[1] for name, p in parts.items()}
+    counts = stats.valid > 0
     out: dict[str, Array] = {"valid_fraction": stats.valid.mean(0), "block_length": np.asarray(block)}
+    out["independent_cases"] = np.fmin.reduce(
+        [long_run.error_of_mean(long_run.influence(without[n], counts)).independent for n in ("error2", "pit_mean")]
+    )
+    if "rank_share" in mean:
+        out |= _ranks(mean["rank_share"], without["rank_share"], counts)
     for score in chosen(scores):
         if score.profile:
             continue
-        value, repeated = _parts(score, mean), _parts(score, again)
-        for name, number in value.items():
-            low, high = bootstrap.interval(number, repeated[name])
-            least, most = score.range
-            out |= {name: number, f"{name}_low": np.clip(low, least, most), f"{name}_high": np.clip(high, least, most)}
+        rest = _parts(score, without)
+        for name, number in _parts(score, mean).items():
+            half = long_run.error_of_mean(long_run.influence(rest[name], counts)).half
+            low, high = long_run.interval(number, half, score.range)
+            if name == "w1_pit":  # the sample's distance is above the law's by up to the floor
+                low, high = np.maximum(number - half - out["w1_pit_floor"], 0.0), np.minimum(number + half, score.range[1])
+            out |= {name: number, f"{name}_low": low, f"{name}_high": high}
         if score.headline:
             out |= {f"{name}_case": number.T for name, number in _parts(score, stats.statistics).items()}
-    if "rank_share" in mean:
-        out |= _ranks(mean["rank_share"], again["rank_share"])
     if "exceedance_weight" in mean:
-        out |= _reliability(
-            mean["exceedance_weight"], mean["exceedance_event"], again["exceedance_weight"], again["exceedance_event"], members
-        )
+        drawn = bootstrap.resample(len(stats.case_ids), block, replicates if len(stats.case_ids) > 1 else 0, seed)
+        again = [bootstrap.weighted_means(drawn, stats.statistics[f"exceedance_{n}"], stats.valid) for n in ("weight", "event")]
+        out |= _reliability(mean["exceedance_weight"], mean["exceedance_event"], *again, members)
     out |= {name: mean[name] for name in ("spread_weight", "spread_variance", "spread_error2") if name in mean}
     return out | maps(stats.grid)
 
@@ -234,24 +239,26 @@ def _series(stats: ShardStatistics) -> Array:
     return np.stack([stats.statistics[name][:, 0] for name in ("error2", "pit_mean")], axis=-1)
 
 
-def _ranks(share: Array, again: Array) -> dict[str, Array]:
-    """Rank shares with intervals, the simultaneous band of the PIT's CDF, and the effective number of independent points."""
-    low, high = bootstrap.interval(share, again)
-    cdf, cdf_again = pit_cdf(share), pit_cdf(again)
-    moved = cdf_again - cdf
-    if len(again):
-        band = np.quantile(np.abs(moved).max(-1), 0.95, axis=0)
-        noise = integral_abs(moved).mean(0)
-    else:
-        band = noise = np.full(share.shape[:-1], np.nan)
+SIMULTANEOUS = 1.358 / 0.98
+"""95 % quantile of a Brownian bridge's greatest departure over 1.96 times its greatest standard deviation (Kolmogorov's band)."""
+
+
+def _ranks(share: Array, without: Array, counts: NDArray[np.bool_]) -> dict[str, Array]:
+    """Rank shares with intervals, the simultaneous band of the PIT's CDF, the floor of its distance, the effective number of points."""
+    half = long_run.error_of_mean(long_run.influence(without, counts)).half
+    low, high = long_run.interval(share, half, (0.0, 1.0))
+    cdf = pit_cdf(share)
+    error = long_run.error_of_mean(long_run.influence(pit_cdf(without), counts))
+    floor = long_run.w1_floor(error.standard)
     with np.errstate(divide="ignore", invalid="ignore"):
-        effective = np.where(noise > 0, (sampling_scale(cdf) / noise) ** 2, np.nan)
+        effective = np.where(floor > 0, (sampling_scale(cdf) / floor) ** 2, np.nan)
     return {
         "rank_counts": share,
-        "rank_low": np.clip(low, 0, 1),
-        "rank_high": np.clip(high, 0, 1),
-        "pit_band": band,
+        "rank_low": low,
+        "rank_high": high,
+        "pit_band": SIMULTANEOUS * error.half.max(-1),
         "n_effective": effective,
+        "w1_pit_floor": floor,
     }
 
 

@@ -5,13 +5,15 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import ArrayLike
 
 import engine
 from engine.errors import CalibrationError
-from engine.kernels import bootstrap, tuner
+from engine.kernels import long_run, tuner
 from engine.kernels.quantiles import perfect_coverage
 from engine.registry import get
 from engine.runs.calibrate import Found
+from engine.runs.scales import influences, pit_floor
 from engine.runs.tune import READINGS, Tune
 from engine.runs.warned import warnings
 from engine.types import Array, Case
@@ -40,7 +42,7 @@ def dataset(found: Found) -> xr.Dataset:
         "reading_high": ("reading", [ends[r][1] for r in READINGS]),
         "reading_loss": ("reading", [float(scales.loss(found.readings[r]).mean()) for r in READINGS]),
     }
-    variables |= _with_interval("target_scale", scales.target.mean(), scales.resampled @ scales.target / scales.cases)
+    variables |= _with_interval("target_scale", scales.target.mean(), scales.target)
     cases = [c for c, seen in zip(plan.calibrate, scales.seen, strict=True) if seen]
     coordinates: dict[str, Any] = {
         "nu": nus,
@@ -110,34 +112,46 @@ def tuned_band(found: Found, curve: Array) -> tuple[Array, Array, Array]:
 
 
 def _with_interval(
-    name: str, value: Any, replicates: Array, dims: str | tuple[()] = (), attrs: dict[str, Any] | None = None
+    name: str,
+    value: Any,
+    influence: Array,
+    dims: str | tuple[()] = (),
+    attrs: dict[str, Any] | None = None,
+    bounds: tuple[float, float] = (-np.inf, np.inf),
+    floor: ArrayLike = 0.0,
 ) -> dict[str, Any]:
-    low, high = bootstrap.interval(np.asarray(value), replicates)
+    """`influence` `(case, *dims)`, how far each case moves the value; `floor`: how far the value may be biased upwards."""
+    half = long_run.error_of_mean(influence).half
+    low, high = long_run.interval(np.asarray(value), half, bounds)
+    if np.any(floor):
+        low, high = np.maximum(value - half - floor, bounds[0]), np.minimum(value + half, bounds[1])
     return {name: (dims, np.asarray(value), attrs or {}), f"{name}_low": (dims, low), f"{name}_high": (dims, high)}
 
 
 def _per_nu(found: Found, nus: Array) -> dict[str, Any]:
     """Scale, loss and scores at every ν that was evaluated."""
     scales = found.scales
-    drawn = scales.resampled
     variables: dict[str, Any] = {
         "passes": ("nu", [len(scales.all_at(nu)) * scales.landscape.plan.spec.calibrate_members for nu in nus]),
         "seconds": ("nu", [sum(e.seconds for e in scales.all_at(nu)) for nu in nus], {"units": "s"}),
     }
     for name, of_case in (("scale", [scales.passes(nu).mean(axis=1) for nu in nus]), ("loss", [scales.loss(nu) for nu in nus])):
-        each = np.stack(of_case)  # (ν, case)
-        variables |= _with_interval(name, each.mean(axis=1), drawn @ each.T / scales.cases, "nu")
+        each = np.stack(of_case, axis=1)  # (case, ν)
+        variables |= _with_interval(name, each.mean(axis=0), each, "nu", bounds=(0.0, np.inf))
     for name, k in (("shift", 0), ("spread", 1)):  # roots of means: their squares add up to the mean square departure
-        each = np.stack([scales.parts(nu)[k] for nu in nus])
-        again = np.sqrt(np.maximum(drawn @ each.T / scales.cases, 0.0))
-        variables |= _with_interval(name, np.sqrt(np.maximum(each.mean(axis=1), 0.0)), again, "nu")
+        each = np.stack([scales.parts(nu)[k] for nu in nus], axis=1)
+        half, value = long_run.error_of_mean(each).half, each.mean(axis=0)
+        low, high = long_run.interval(value, half, (0.0, np.inf))  # of the square: a shift of nearly nothing has no slope at its root
+        ends = {"": value, "_low": low, "_high": high}
+        variables |= {name + end: ("nu", np.sqrt(np.maximum(square, 0.0))) for end, square in ends.items()}
     for key in scales.landscape.scores:
         entry = get("scoring", key)
-        value = np.array([float(scales.score(nu, key)) for nu in nus])
-        again = np.stack([scales.score(nu, key, drawn) for nu in nus], axis=1)
+        both = [influences(scales.statistics(nu), key) for nu in nus]
+        floor = np.array([pit_floor(scales.statistics(nu)) for nu in nus]) if key == "w1_pit" else 0.0
         about = {"title": entry.title, "symbol": entry.symbol, "units": "" if entry.unit == "variable" else entry.unit}
         about |= {"better": entry.better, "perfect": entry.perfect, "estimator": entry.estimator, "reference": entry.reference}
-        variables |= _with_interval(key, value, again, "nu", about)
+        value, moved = np.array([v for v, _ in both]), np.stack([m for _, m in both], axis=1)
+        variables |= _with_interval(key, value, moved, "nu", about, entry.range, floor)
     return variables
 
 

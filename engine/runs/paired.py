@@ -1,6 +1,7 @@
 """Two finished runs on the same cases, score by score: the difference, and how surely it is one.
 
-The same bootstrap resamples serve both sides, so that what both have in common (hard and easy weather) cancels.
+Each case's influence on one side is taken from its influence on the other, so that what both have in common (hard and easy
+weather) cancels; the interval is that of `engine.kernels.long_run`.
 """
 
 from typing import Any
@@ -8,19 +9,20 @@ from typing import Any
 import numpy as np
 
 from engine.errors import RunError
-from engine.kernels import bootstrap
+from engine.kernels import long_run
 from engine.runs import store
 from engine.runs.accumulate import ShardStatistics
-from engine.runs.scales import score
+from engine.runs.scales import influences, pit_floor
 from engine.runs.verification import open_verification
 
 SCORES = ("crps_fair", "w1_pit", "coverage_95", "width_95", "rmse", "spread_skill_ratio")
 
 
-def differences(one: tuple[str, int], other: tuple[str, int], scores: tuple[str, ...] = SCORES, replicates: int = 1000) -> dict[str, Any]:
+def differences(one: tuple[str, int], other: tuple[str, int], scores: tuple[str, ...] = SCORES) -> dict[str, Any]:
     """Score → `one`, `other`, and their `difference` (other − one) with a 95 % interval, in the runs' first region and variable.
 
-    Each side is (run key, ν). `real` says whether the interval leaves out zero.
+    Each side is (run key, ν). `real` says whether the interval leaves out zero, and `independent` how many independent cases the
+    difference is worth. Of `w1_pit` the interval allows for both sides' upward bias, which is at most the floor of each.
     """
     sides = [_statistics(*side) for side in (one, other)]
     if not np.array_equal(sides[0].case_ids, sides[1].case_ids):
@@ -30,18 +32,18 @@ def differences(one: tuple[str, int], other: tuple[str, int], scores: tuple[str,
             expected="the same cases on both sides",
             remedy="Verify both with the same data, lead time and max_cases.",
         )
-    verification = open_verification(store.folder(one[0]))
-    drawn = bootstrap.resample(len(sides[0].case_ids), int(verification.attrs["block_length"]), replicates, int(verification.attrs["seed"]))
     found: dict[str, Any] = {}
     for key in scores:
         try:
-            values = [float(score(s, key)) for s in sides]
+            (first, of_first), (second, of_second) = (influences(s, key) for s in sides)
         except KeyError:  # a run may have been asked for fewer scores
             continue
-        again = score(sides[1], key, drawn) - score(sides[0], key, drawn)
-        low, high = (float(e) for e in bootstrap.interval(np.asarray(values[1] - values[0]), again))
-        difference = {"value": values[1] - values[0], "low": low, "high": high, "real": low > 0 or high < 0}
-        found[key] = {"one": values[0], "other": values[1], "difference": difference}
+        error = long_run.error_of_mean(of_second - of_first)
+        below, above = (pit_floor(sides[1]), pit_floor(sides[0])) if key == "w1_pit" else (0.0, 0.0)
+        value = second - first
+        low, high = value - float(error.half) - below, value + float(error.half) + above
+        difference = {"value": value, "low": low, "high": high, "real": low > 0 or high < 0, "independent": float(error.independent)}
+        found[key] = {"one": first, "other": second, "difference": difference}
     return found
 
 

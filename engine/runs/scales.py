@@ -4,8 +4,9 @@ from functools import cached_property
 
 import numpy as np
 
-from engine.kernels import bootstrap, residual_scale
+from engine.kernels import bootstrap, long_run, residual_scale
 from engine.kernels.quantiles import perfect_coverage
+from engine.kernels.wasserstein import pit_cdf
 from engine.registry import get
 from engine.runs.accumulate import ShardStatistics
 from engine.runs.landscape import Evaluation, Landscape
@@ -34,6 +35,21 @@ def score(statistics: ShardStatistics, key: str, resampled: Array | None = None)
     means = {name: bootstrap.weighted_means(drawn, s, statistics.valid)[:, 0] for name, s in statistics.statistics.items()}
     value = get("scoring", key).combine(means)
     return np.asarray(value) if resampled is not None else np.asarray(value)[0]
+
+
+def influences(statistics: ShardStatistics, key: str) -> tuple[float, Array]:
+    """A score in the first region, and how far each case moves it, `(case,)` (NaN where a case does not count)."""
+    parts = {name: long_run.leave_one_out(s[:, :1], statistics.valid[:, :1]) for name, s in statistics.statistics.items()}
+    combine = get("scoring", key).combine
+    value = np.asarray(combine({name: p[0] for name, p in parts.items()}))[0]
+    without = np.asarray(combine({name: p[1] for name, p in parts.items()}))[:, 0]
+    return float(value), long_run.influence(without, statistics.valid[:, 0] > 0)
+
+
+def pit_floor(statistics: ShardStatistics) -> float:
+    """What `w1_pit` of a perfect ensemble would be on average in the first region, with as many cases that hang together as these."""
+    without = pit_cdf(long_run.leave_one_out(statistics.statistics["rank_share"][:, :1], statistics.valid[:, :1])[1])[:, 0]
+    return float(long_run.w1_floor(long_run.error_of_mean(long_run.influence(without, statistics.valid[:, 0] > 0)).standard))
 
 
 class Scales:
