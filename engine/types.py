@@ -157,6 +157,9 @@ class EnsembleView:
     intervals: Mapping[int, tuple[Array, Array]] = field(default_factory=dict)
     """Central intervals that a post-hoc method gives: level in percent → lower and upper end `(case, *event)`, in place of the
     members' own linear quantiles in coverage and width. NaN ends: no interval is known at that level, and neither are its scores."""
+    spread_factor: float = 1.0
+    """The members were spread about their own mean by this factor after they were drawn. They are then no independent draws of one law,
+    which the fair CRPS takes them for and allows for; what counts members (ranks, coverage, spread) speaks of them as they are."""
     _memo: dict[tuple[str, int], Any] = field(default_factory=dict, init=False, repr=False)
 
     def once(self, name: str, weights: Array, compute: "Callable[[EnsembleView, Array], Any]") -> Any:
@@ -347,6 +350,11 @@ class PostHoc(ABC):
         """Intervals from the members before `apply`, in place of theirs: level in percent → lower, upper `(case, *space)`. None here."""
         del members, state, params, weights
         return {}
+
+    def spread_factor(self, state: Mapping[str, NDArray[Any]], params: Any) -> float:
+        """The factor by which `apply` spreads members about their own mean, for the scores that must know; 1 where it does not."""
+        del state, params
+        return 1.0
 
     @abstractmethod
     def report(self, state: Mapping[str, NDArray[Any]], params: Any) -> str:

@@ -67,9 +67,7 @@ class CalibrationSelection(Selection):
 
     def bootstrap(self) -> str:
         """How the stored intervals were made."""
-        attrs = self.verification.attrs
-        blocks = f" (blocks of {attrs['block_length']}, {attrs['bootstrap']} draws)" if {"block_length", "bootstrap"} <= set(attrs) else ""
-        return f"95% block bootstrap over cases{blocks}"
+        return "95% intervals for dependent cases"
 
 
 class Calibrated(Charted):

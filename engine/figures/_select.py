@@ -100,7 +100,9 @@ class Selection:
     def bootstrap(self) -> str:
         """How the stored intervals were made."""
         attrs = self.verification.attrs
-        return f"95% block bootstrap over cases (blocks of {attrs.get('block_length', '?')}, {attrs.get('bootstrap', '?')} draws)"
+        if "independent_cases" not in attrs:  # a run of an earlier version
+            return f"95% block bootstrap over cases (blocks of {attrs.get('block_length', '?')}, {attrs.get('bootstrap', '?')} draws)"
+        return f"95% intervals for dependent cases (worth {attrs['independent_cases']:.0f} independent)"
 
 
 def operating_points(verification: "xr.Dataset") -> dict[str, int]:

@@ -54,9 +54,45 @@ def bins(confidence: ArrayLike, correct: ArrayLike, weights: ArrayLike | None, e
     return Bins(counts, means[0], means[1])
 
 
-def tie_starts(ascending: Array) -> NDArray[np.intp]:
-    """Position at which each distinct value of a sorted `(case,)` begins."""
-    return np.flatnonzero(np.r_[True, ascending[1:] != ascending[:-1]])
+ULPS = 4
+"""Relative distance, in units of the last place, within which two probabilities are one (our choice): means of softmaxes and their sums
+round by one or two, and a tie that is lost to rounding changes what sorting makes of it."""
+
+
+def tie_tolerance(values: ArrayLike) -> float:
+    """Relative distance within which values of this precision (float32 or float64) count as equal."""
+    dtype = np.asarray(values).dtype
+    return ULPS * float(np.finfo(dtype if dtype in (np.float32, np.float64) else np.float64).eps)
+
+
+def tie_starts(ordered: Array, tolerance: float | None = None) -> NDArray[np.intp]:
+    """Position at which each distinct value of a sorted `(case,)`, ascending or descending, begins.
+
+    Values within `tolerance` (relative, to half the greatest at least; by the precision of the values where None) of a group's
+    first are ties.
+    """
+    ordered = np.asarray(ordered)
+    tolerance = tie_tolerance(ordered) if tolerance is None else tolerance
+    values = ordered.astype(np.float64)
+    if len(values) > 1 and values[0] > values[-1]:
+        values = -values
+    starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
+    distinct = values[starts]
+    size = np.abs(distinct)
+    within = tolerance * np.maximum(size, size.max() / 2)  # 1 − p carries the rounding of p, however small it is
+    near = np.diff(distinct) <= np.maximum(within[1:], within[:-1])
+    if not near.any():
+        return starts
+    kept = np.ones(len(distinct), dtype=bool)
+    first = 0
+    for i in np.flatnonzero(near) + 1:
+        if i < 2 or not near[i - 2]:  # a new run of neighbours begins
+            first = i - 1
+        if distinct[i] - distinct[first] <= max(within[i], within[first]):
+            kept[i] = False
+        else:
+            first = i
+    return starts[kept]
 
 
 def equal_count_gaps(confidence: ArrayLike, correct: ArrayLike, weights: ArrayLike, count: int = 15) -> Array:
@@ -91,10 +127,10 @@ def consistency_band(
 
     Source: Dimitriadis, Gneiting and Jordan (2021), doi:10.1073/pnas.2016191118, consistency bands by resampling.
     """
-    stated = np.asarray(confidence, dtype=np.float64)
+    tolerance, stated = tie_tolerance(confidence), np.asarray(confidence, dtype=np.float64)
     order = np.argsort(stated, kind="stable")
     stated, outcome = stated[order], np.asarray(correct, dtype=np.float64)[order]
-    starts = tie_starts(stated)
+    starts = tie_starts(stated, tolerance)
     weight = np.diff(np.r_[starts, len(stated)]).astype(np.float64)
     generator = np.random.default_rng([seed, 0xC0B9])
     drawn = np.empty((replicates, len(starts)))

@@ -9,15 +9,18 @@ neighbours are merged first, which leaves about as many knots as the class has c
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.kernels.binning import tie_starts
+from engine.kernels.binning import tie_starts, tie_tolerance
 from engine.kernels.corp import recalibrate
 from engine.types import Array
 
 
-def mergeable(probability: Array, outcome: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Order of ascending probability `(case,)`, and the positions in it at which groups begin that no regression block divides."""
+def mergeable(probability: Array, outcome: NDArray[np.bool_], tolerance: float | None = None) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Order of ascending probability `(case,)`, and the positions in it at which groups begin that no regression block divides.
+
+    Probabilities that differ by rounding are ties (`engine.kernels.binning.tie_starts`, `tolerance` likewise).
+    """
     order = np.argsort(probability, kind="stable")
-    came, starts = outcome[order], tie_starts(probability[order])
+    came, starts = outcome[order], tie_starts(probability[order], tolerance)
     all_came, some_came = np.logical_and.reduceat(came, starts), np.logical_or.reduceat(came, starts)
     return order, starts[np.r_[True, ~all_came[:-1] & some_came[1:]]]
 
@@ -35,7 +38,7 @@ def decompose_classes(probabilities: Array, labels: NDArray[np.int64], weights: 
     raw, recalibrated, uncertainty = (np.zeros(w.shape[:-1]) for _ in range(3))
     for k in range(probabilities.shape[-1]):
         stated, outcome = probabilities[:, k].astype(np.float64), labels == k
-        order, starts = mergeable(stated, outcome)
+        order, starts = mergeable(stated, outcome, tie_tolerance(probabilities))
         sorted_weights = w[..., order]
         weight = np.add.reduceat(sorted_weights, starts, axis=-1)
         event = np.add.reduceat(sorted_weights * outcome[order], starts, axis=-1)

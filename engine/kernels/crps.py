@@ -54,6 +54,41 @@ def crps_and_ranks(
     return score.reshape(shape), below.reshape(shape if ranks else 0), equal.reshape(shape if ranks else 0)
 
 
+def decoupling(members: Array, observed: Array, factor: float) -> Array:
+    """What is added to the fair CRPS of members spread about their own mean by `factor`, `observed.shape`: −(its bias), by jackknife.
+
+    Members x′ = x̄ + T (x − x̄) are no independent draws of the law of μ + T (X − μ): all carry x̄ − μ, whose variance is σ²/M where
+    draws of that law would give T²σ²/M. Σ|x′_i − x′_j| is right, mean |x′_i − y| is not: its bias is of order (1 − T²)/M, positive for
+    T < 1. Leaving out a member at a time moves x̄ by −(x_j − x̄)/(M − 1) and shows the bias; what is left is of order 1/M². For a normal
+    law and y of sd T: at M = 20, T = 0.5, 1.5, 2 the bias goes from +7.4, −1.4, −1.9 %
+    to less than 0.3 %; at M = 5 and T = 0.5 from +27 % to +2 %.
+    `factor` 1 gives zero. NaN members are missing, as in `crps`. O(M²).
+
+    Source: Quenouille (1956), doi:10.1093/biomet/43.3-4.353, for the jackknife; its use here is our choice.
+    """
+    shape = np.shape(observed)
+    x, y = np.reshape(members, (len(members), -1)), np.reshape(observed, -1)
+    out = np.zeros(y.size)
+    if factor == 1 or len(x) < 2:
+        return out.reshape(shape)
+    step = max(1, 4_000_000 // len(x) ** 2)
+    for start in range(0, y.size, step):
+        part = slice(start, start + step)
+        error = (x[:, part] - y[part]).T.astype(np.float64)  # (point, member)
+        there = ~np.isnan(error)
+        m = there.sum(-1).astype(np.float64)
+        held = np.where(there, error, 0.0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            centre = held.sum(-1, keepdims=True) / m[:, None]
+            moved = np.where(there, (error - centre) * (1 / factor - 1) / (m[:, None] - 1), 0.0)
+            near = np.where(there, np.abs(held), 0.0).sum(-1)
+            each = np.abs(held[:, None, :] - moved[:, :, None]) * (there[:, None, :] & there[:, :, None])  # (point, left out, member)
+            own = np.abs(held - moved) * there
+            without = (each.sum((1, 2)) - own.sum(-1)) / (m - 1) / m
+            out[part] = (m - 1) * (near / m - without)
+    return out.reshape(shape)
+
+
 def _number(hits: NDArray[np.bool_]) -> NDArray[np.integer[Any]]:
     """Number of true members `(point)`; bytes add many times faster than booleans are counted along the first axis."""
     return np.add.reduce(hits.view(np.uint8), axis=0, dtype=np.uint8 if len(hits) < 256 else np.int32)

@@ -1,7 +1,7 @@
 """How well a score tells positives from negatives, and what abstaining gains: AUROC, AUPR, FPR at 95 % TPR, risk and coverage.
 
 A sample may be weighted in many ways at once, `(..., case)`: sorting is done once, and a replicate costs a few running sums.
-Tied scores are one step of every curve, so that no order among them matters.
+Tied scores, which includes those that differ by rounding alone, are one step of every curve: no order among them matters.
 """
 
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from engine.kernels.binning import tie_starts
+from engine.kernels.binning import tie_starts, tie_tolerance
 from engine.types import Array
 
 TPR = 0.95
@@ -44,8 +44,9 @@ def detection(positive: ArrayLike, negative: ArrayLike, positive_weights: ArrayL
     if len(scores) == 0:
         nothing = np.full(up.shape[:-1], np.nan)
         return Detection(nothing, nothing, nothing)
+    tolerance = max(tie_tolerance(positive), tie_tolerance(negative))
     order = np.argsort(-scores, kind="stable")
-    starts = tie_starts(scores[order])
+    starts = tie_starts(scores[order], tolerance)
     hits = np.add.reduceat(np.concatenate([up, np.zeros_like(down)], axis=-1)[..., order], starts, axis=-1)
     alarms = np.add.reduceat(np.concatenate([np.zeros_like(up), down], axis=-1)[..., order], starts, axis=-1)
     true, false = np.cumsum(hits, axis=-1), np.cumsum(alarms, axis=-1)

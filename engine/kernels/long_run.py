@@ -1,9 +1,10 @@
 """95 % intervals of scores over dependent cases, from the influence of each case: no resampling, no random numbers.
 
-A score is a smooth function of means over cases. The jackknife gives what each case moves it by, ψ_i = (n − 1)(mean θ₍₋·₎ − θ₍₋ᵢ₎),
-and the score errs as the mean of that series does. Two estimates of that error are made, and the wider one counts (our choice):
+A score is a smooth function of means over cases. The jackknife gives what each case moves it by,
+ψ_i = (n − 1)(mean θ₍₋·₎ − θ₍₋ᵢ₎), and the score errs as the mean of that series does.
+Two estimates of that error are made, and the wider one counts (our choice):
 
-    EWC      the mean square of the series' B lowest cosine waves, with Student's t of B degrees; B = 0.4 n^⅔, 3 … n − 1
+    EWC      the mean square of the series' B lowest cosine waves, with Student's t of B degrees; B = 0.2 n^⅔, at least 5
              (Lazarus, Lewis, Stock and Watson 2018, doi:10.1080/07350015.2018.1506926). It sees any slow dependence and supposes no
              model, but at strong dependence in a short record its B waves reach beyond what is slow.
     AR(1)    the posterior of the mean's error when the series is a first-order autoregression, over its correlation ρ with a flat prior on
@@ -18,7 +19,7 @@ Cases are taken as evenly spaced in the order given. What none of this can see i
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from engine.types import Array
 
@@ -29,7 +30,7 @@ LEVEL = 0.95
 
 
 class Error(NamedTuple):
-    """`(*k)` each: half the width of the 95 % interval, the standard error, and the number of independent cases that the series is worth."""
+    """`(*k)` each: half the width of the 95 % interval, the standard error, and how many independent cases the series is worth."""
 
     half: Array
     standard: Array
@@ -53,7 +54,7 @@ def leave_one_out(statistic: Array, weight: Array) -> tuple[Array, Array]:
     return whole, rest
 
 
-def influence(without: Array, counts: Array) -> Array:
+def influence(without: Array, counts: NDArray[np.bool_]) -> Array:
     """ψ `(case, …)` from a score without each case `(case, …)`; NaN for cases that do not count (`counts` `(case, …)` false)."""
     counts = np.broadcast_to(np.reshape(counts, (*np.shape(counts), *(1,) * (np.ndim(without) - np.ndim(counts)))), np.shape(without))
     n = counts.sum(0)
@@ -111,7 +112,7 @@ def _errors(series: Array) -> Array:
     moves = variance > (1e-12 * size) ** 2  # a series that only rounds has no error
     unit = np.where(moves, np.sqrt(np.where(moves, variance, 1.0)), 1.0)
     d = d / unit
-    waves = int(np.clip(np.rint(0.4 * n ** (2 / 3)), min(3, n - 1), n - 1))
+    waves = int(np.clip(np.rint(0.2 * n ** (2 / 3)), min(5, n - 1), n - 1))
     phase = np.pi * np.outer(np.arange(1, waves + 1), np.arange(n) + 0.5) / n
     slow = ((np.sqrt(2 / n) * np.cos(phase) @ d) ** 2).mean(0)
     half, long_run = stdtrit(waves, (1 + LEVEL) / 2) * np.sqrt(slow / n), slow
@@ -151,8 +152,18 @@ def _autoregression(d: Array) -> tuple[Array, Array]:
     return high, (1 + mean) / (1 - mean)
 
 
+def said_few(cases: int, independent: float) -> list[str]:
+    """One sentence where the cases are worth fewer than `FEW` independent ones; none otherwise."""
+    if not independent < FEW:
+        return []
+    return [
+        f"Too few independent cases: {cases} cases that hang together are worth about {independent:.0f} independent ones. "
+        "The 95 % intervals are uncertain and may be too narrow; verify more cases, further apart."
+    ]
+
+
 def w1_floor(standard: Array) -> Array:
-    """Mean of ∫|F̂ − F|, to `(*k)`: what `w1_pit` of a perfect ensemble is on average. `standard` `(*k, knot)`: standard errors of F̂.
+    """Mean of ∫|F̂ − F|, to `(*k)`: what `w1_pit` of a perfect ensemble is on average. `standard` `(*k, knot)`: errors of F̂.
 
     √(2/π) ∫ se(u) du over equally spaced knots; 0.3133/√n for n independent values, and a bound on the upward bias for any F, since
     the distance is convex and |W(F̂) − W(F)| ≤ ∫|F̂ − F|.

@@ -12,6 +12,10 @@ c is our choice. The minimum of the Gaussian likelihood of N(x̄, T²s²) itself
 x̄ carries a variance of σ²/M, which gives (M + 1)/M, and 1/s² is above 1/σ² on average by (M − 1)/(M − 3). With c a perfect
 Gaussian ensemble keeps T = 1 at any M ≥ 4; with (M + 1)/M alone it would not. The state holds the plain T beside it.
 
+The M members are calibrated as they are: T takes up the sampling error of x̄, so that it tends to the law's own factor only as M grows
+(for one of 0.5 at M = 20, to 0.53). But scaled members all carry the same error of x̄ and are no independent draws, which the fair CRPS
+supposes; it allows for that (`engine.kernels.crps.decoupling`), and so is the CRPS of the law that T makes of theirs.
+
 One T moves the spread everywhere alike: it mends neither a bias, nor a shape, nor a spread that is too small here and too
 large there. Means run over the first region; cases weigh by their share of valid area.
 """
@@ -72,11 +76,18 @@ class TemperatureVariance(PostHoc):
         """Members about their own mean, spread by T; any number of members."""
         del params, weights
         factor = float(state["temperature_variance"])
+        if factor == 1:  # the very members, not their mean plus what rounding leaves of their deviations
+            return members.copy()
         mean = EnsembleView(members, np.zeros(members.shape[1:])).mean
         out = np.empty_like(members)
         for new, old in zip(out, members, strict=True):  # member by member: no float64 copy of the whole ensemble
             new[...] = mean + factor * (old - mean)
         return out
+
+    def spread_factor(self, state: Mapping[str, NDArray[Any]], params: Params) -> float:
+        """T."""
+        del params
+        return float(state["temperature_variance"])
 
     def report(self, state: Mapping[str, NDArray[Any]], params: Params) -> str:
         """T, its rule, and what was reached."""

@@ -191,10 +191,11 @@ def finalise(
     `(region, case)` of headline scores; with ranks `rank_counts`, `rank_low`, `rank_high` `(region, rank)`, and `pit_band`,
     `n_effective`, `w1_pit_floor` (what `w1_pit` of a perfect ensemble is on average) `(region,)`; with exceedances
     `exceedance_weight`, `exceedance_event`, `corp_event`, `corp_low`, `corp_high` `(region, threshold, probability)`; `spread_weight`,
-    `spread_variance`, `spread_error2` `(region, spread_bin)`; maps; `valid_fraction` `(region,)`; `independent_cases` `(region,)`, how many
-    independent cases these are worth (below `long_run.FEW` every interval here is uncertain); `block_length` `()`. Cases weigh by their
-    share of valid area. `block` (cases, from the data where None), `replicates` and `seed`: of the resampling that the consistency bands
-    of reliability curves need, and of nothing else. Intervals of fewer than two cases are NaN.
+    `spread_variance`, `spread_error2` `(region, spread_bin)`; maps; `valid_fraction` `(region,)`; `independent_cases` `(region,)`,
+    how many independent cases these are worth for the headline score that hangs together most (below `long_run.FEW` every interval here is
+    uncertain); `block_length` `()`. Cases weigh by their share of valid area. `block` (cases, from the data where None),
+    `replicates` and `seed`: of the
+    resampling that the consistency bands of reliability curves need, and of nothing else. Intervals of fewer than two cases are NaN.
     """
     if block is None:
         block = bootstrap.block_length(_series(stats))
@@ -202,9 +203,7 @@ def finalise(
     mean, without = {name: p[0] for name, p in parts.items()}, {name: p[1] for name, p in parts.items()}
     counts = stats.valid > 0
     out: dict[str, Array] = {"valid_fraction": stats.valid.mean(0), "block_length": np.asarray(block)}
-    out["independent_cases"] = np.fmin.reduce(
-        [long_run.error_of_mean(long_run.influence(without[n], counts)).independent for n in ("error2", "pit_mean")]
-    )
+    worth = [long_run.error_of_mean(long_run.influence(without[n], counts)).independent for n in ("error2", "pit_mean")]
     if "rank_share" in mean:
         out |= _ranks(mean["rank_share"], without["rank_share"], counts)
     for score in chosen(scores):
@@ -212,17 +211,20 @@ def finalise(
             continue
         rest = _parts(score, without)
         for name, number in _parts(score, mean).items():
-            half = long_run.error_of_mean(long_run.influence(rest[name], counts)).half
+            half, _, independent = long_run.error_of_mean(long_run.influence(rest[name], counts))
+            if score.headline:
+                worth.append(independent)
             low, high = long_run.interval(number, half, score.range)
             if name == "w1_pit":  # the sample's distance is above the law's by up to the floor
                 low, high = np.maximum(number - half - out["w1_pit_floor"], 0.0), np.minimum(number + half, score.range[1])
             out |= {name: number, f"{name}_low": low, f"{name}_high": high}
         if score.headline:
             out |= {f"{name}_case": number.T for name, number in _parts(score, stats.statistics).items()}
+    out["independent_cases"] = np.fmin.reduce(worth)
     if "exceedance_weight" in mean:
         drawn = bootstrap.resample(len(stats.case_ids), block, replicates if len(stats.case_ids) > 1 else 0, seed)
-        again = [bootstrap.weighted_means(drawn, stats.statistics[f"exceedance_{n}"], stats.valid) for n in ("weight", "event")]
-        out |= _reliability(mean["exceedance_weight"], mean["exceedance_event"], *again, members)
+        weight, event = (bootstrap.weighted_means(drawn, stats.statistics[f"exceedance_{n}"], stats.valid) for n in ("weight", "event"))
+        out |= _reliability(mean["exceedance_weight"], mean["exceedance_event"], weight, event, members)
     out |= {name: mean[name] for name in ("spread_weight", "spread_variance", "spread_error2") if name in mean}
     return out | maps(stats.grid)
 

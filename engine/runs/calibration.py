@@ -7,7 +7,7 @@
                   per_example, grid); case (int) with init_time and valid_time (ISO text)
     tuner         evaluation_nu, evaluation_scale, evaluation_round (evaluation): mean R of one pass; round 0 is the first design
     fit           fit, fit_low, fit_high (curve_nu): mean scale by the surrogate, 95 % posterior band
-                  target_scale, target_scale_low, target_scale_high (): mean Z, 95 % block-bootstrap interval over cases
+                  target_scale, target_scale_low, target_scale_high (): mean Z, 95 % interval over cases
     per ν         passes (nu); scale, scale_low, scale_high (nu): mean R; loss, loss_low, loss_high (nu): mean (R − Z)²
                   shift, spread (+ _low, _high) (nu): the two parts of the departure, E R² = shift² + spread²: what all members
                   share, and how far they lie apart

@@ -1,4 +1,4 @@
-"""From finished shards to `verification.nc` and `fields.nc`: merge in shard order, bootstrap, name and label everything."""
+"""From finished shards to `verification.nc` and `fields.nc`: merge in shard order, intervals, names and labels for everything."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,6 +11,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 import engine
+from engine.kernels import long_run
 from engine.kernels.quantiles import perfect_coverage
 from engine.runs import operating
 from engine.runs.accumulate import ShardStatistics, finalise
@@ -116,7 +117,7 @@ class _Arrays:
 def _verification(plan: Plan, shards: list[Shard], files: dict[str, Path], landscape: Landscape | None) -> xr.Dataset:
     spec = plan.spec
     options = {"replicates": spec.bootstrap, "seed": spec.seed}
-    arrays, blocks = _Arrays(plan), []
+    arrays, blocks, independent = _Arrays(plan), [], []
     for lead in range(len(plan.lead_hours)):
         for v, variable in enumerate(plan.variables):
             reference = _merged(shards, files, lead, f"deterministic/{variable}/")
@@ -124,13 +125,16 @@ def _verification(plan: Plan, shards: list[Shard], files: dict[str, Path], lands
             # one block length a lead time and variable, from the deterministic errors: resamples are then shared by all ν
             block = int(single["block_length"])
             blocks.append(block)
+            worth = [float(single["independent_cases"][0])]
             arrays.reference(single, {"lead_time": lead, "variable": v})
             for n, nu in enumerate(plan.nu):
                 stats = _merged(shards, files, lead, f"{nu}/{variable}/")
                 values = finalise(stats, plan.scores, members=spec.members, block=block, **options)
+                worth.append(float(values["independent_cases"][0]))
                 arrays.score(values, {"nu": n, "lead_time": lead, "variable": v})
+            independent.append(float(np.nanmedian(worth)))  # one number a variable: the least of many estimates would be too low
     arrays.variables |= spectra(plan, shards, files)
-    return _described(plan, xr.Dataset(arrays.variables, _coordinates(plan)), files, shards, max(blocks), landscape)
+    return _described(plan, xr.Dataset(arrays.variables, _coordinates(plan)), files, shards, (max(blocks), min(independent)), landscape)
 
 
 def of_one_member(scores: Sequence[Score]) -> list[str]:
@@ -163,7 +167,7 @@ def _coordinates(plan: Plan) -> dict[str, Any]:
 
 
 def _described(
-    plan: Plan, dataset: xr.Dataset, files: dict[str, Path], shards: list[Shard], block: int, landscape: Landscape | None
+    plan: Plan, dataset: xr.Dataset, files: dict[str, Path], shards: list[Shard], dependence: tuple[int, float], landscape: Landscape | None
 ) -> xr.Dataset:
     spec = plan.spec
     seconds = np.zeros(len(plan.nu))
@@ -184,6 +188,8 @@ def _described(
                 reference=score.reference,
             )
     points = operating.choose(plan, dataset, landscape)
+    block, independent = dependence
+    few = long_run.said_few(len(plan.cases[0]), independent)
     dataset.attrs = {
         "command": spec.command(),
         "spec": spec.model_dump_json(),
@@ -197,11 +203,12 @@ def _described(
         "version": engine.__version__,
         "checkpoint_revision": plan.backbone.revision,
         "dataset_fingerprint": plan.dataset.fingerprint,
-        "notes": json.dumps(list(plan.notes), ensure_ascii=False),
+        "notes": json.dumps([*plan.notes, *few], ensure_ascii=False),
         "changes": json.dumps(list(plan.dataset.changes), ensure_ascii=False),
         "nominal_95": perfect_coverage(spec.members, 95),
         "operating_points": json.dumps(points, ensure_ascii=False),
         "block_length": block,
+        "independent_cases": round(independent, 1),
         "bootstrap": spec.bootstrap,
         "regions": json.dumps(dict(plan.regions)),
         "title": spec.title,

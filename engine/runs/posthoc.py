@@ -85,7 +85,8 @@ def after(
     if entry is None:
         return EnsembleView(members, observed, **view)
     given = entry.intervals(members, state, params, weights)
-    return EnsembleView(entry.apply(members, state, params, weights), observed, intervals=given, **view)
+    factor = entry.spread_factor(state, params)
+    return EnsembleView(entry.apply(members, state, params, weights), observed, intervals=given, spread_factor=factor, **view)
 
 
 def save_state(path: Path, entry: PostHoc, params: BaseModel, state: Mapping[str, NDArray[Any]]) -> None:

@@ -113,5 +113,5 @@ def _table(answer: dict[str, Any], first: str) -> str:
             for c in COLUMNS
         )
         body += f"<tr><td>{r['nu'] if first == 'ν' else first}</td>{cells}</tr>"
-    below = "<p class=small>below each value: its 95 % block-bootstrap interval</p>"
+    below = "<p class=small>below each value: its 95 % interval, for cases that hang together</p>"
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}"

@@ -53,7 +53,7 @@ def answers(values: dict[str, Any], scores: Sequence[str], times: int, variable:
             expected="observations and at least two members",
             remedy="Check the missing values.",
         )
-    same = {"cases": times, "valid_fraction": valid}
+    same = {"cases": times, "valid_fraction": valid, "independent_cases": round(float(values["independent_cases"][0]), 1)}
     found: dict[str, dict[str, Any]] = {}
     for score in chosen(scores):
         if score.profile:

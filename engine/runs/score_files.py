@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.kernels import long_run
 from engine.kernels.area import region_weights
 from engine.runs.accumulate import Accumulator, chosen, finalise, require
 from engine.runs.align import Say, meet, member_dimension, same_units
@@ -77,7 +78,10 @@ def score_files(
         sums.add(view, part)
     found = sums.result()
     scored = int((found.valid[:, 0] > 0).sum())  # a time at which nothing can be scored is no case
-    values = answers(finalise(found, entries, members=members, replicates=replicates, seed=seed), scores, scored, second)
+    numbers = finalise(found, entries, members=members, replicates=replicates, seed=seed)
+    for line in long_run.said_few(scored, float(numbers["independent_cases"][0])):
+        said.note(line)
+    values = answers(numbers, scores, scored, second)
     return values | {"changes": said.changes, "notes": said.notes, "times": counts | {"matched": times}}
 
 

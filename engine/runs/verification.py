@@ -6,15 +6,17 @@
                   valid_time too, or on (lead_time, case) where there are several lead times), rank (0…M), level (50, 80, 90,
                   95), threshold (int; threshold_value on (variable, threshold)), probability (0…M: k members of M exceed),
                   latitude, longitude; dimensions without coordinates: spread_bin, rank_bin
-    per score     <score>, <score>_low, <score>_high  (nu, region, lead_time, variable)   value and 95 % block-bootstrap interval
+    per score     <score>, <score>_low, <score>_high  (nu, region, lead_time, variable)   value and 95 % interval (engine.kernels.long_run)
                   attrs: title, symbol, units, better, perfect, estimator, reference
     per case      <score>_case (nu, region, lead_time, variable, case) for the headline scores
     deterministic rmse_deterministic, acc_deterministic (+ _low, _high)  (region, lead_time, variable)
                   mean_shift_rmse (nu, …): RMSE between ensemble mean and deterministic forecast
     PIT           rank_counts (nu, region, lead_time, variable, rank): area-weighted shares, ties shared, sum 1
                   pit_band (nu, region, lead_time, variable): half-width of the simultaneous 95 % band of F_PIT(u) − u
-                  rank_low, rank_high (… rank): 95 % block-bootstrap interval of each share
-                  n_effective (nu, region, lead_time, variable): independent points that would give the same noise
+                  rank_low, rank_high (… rank): 95 % interval of each share
+                  n_effective (nu, region, lead_time, variable): independent points that would give the same noise; w1_pit_floor (same):
+                  what w1_pit of a perfect ensemble is on average with as many cases that hang together as these
+    independent_cases (nu, region, lead_time, variable): how many independent cases these are worth (least over the headline scores)
     reliability   exceedance_weight, exceedance_event (nu, region, lead_time, variable, threshold, probability): weight, and
                   weight × event; corp_event (same): recalibrated frequency by isotonic regression (CORP), NaN where no weight;
                   corp_low, corp_high: 95 % consistency band under calibration
@@ -29,7 +31,8 @@
                   nothing), estimator, version, checkpoint_revision, dataset_fingerprint,
                   nominal_95 (what a perfect ensemble of this M covers with linear quantiles),
                   operating_points (JSON: {"calibration_first": {"nu", "chosen_on", "rule"}, "score_oriented": …}),
-                  block_length (cases), bootstrap (replicates), regions (JSON: name → [south, north, west, east]), title
+                  block_length (cases) and bootstrap (replicates) of the reliability bands, independent_cases
+                  (over the ν, the middle), regions (JSON: name → [south, north, west, east]), title
     units         attrs["units"] of every variable-valued array is "" where it depends on `variable`; `unit` (variable) holds it
 
 `fields.nc` beside it, read a slice at a time: observed, deterministic (lead_time, variable, map_case, latitude, longitude);

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from engine.kernels.area import case_means
-from engine.kernels.crps import crps
+from engine.kernels.crps import crps, decoupling
 from engine.types import Array, EnsembleView, Score
 
 
@@ -11,7 +11,8 @@ class CrpsFair(Score):
     """Mean over area and cases of mean |x_i − y| − Σ_iΣ_j |x_i − x_j| / (2M(M − 1)).
 
     Unit of the variable, 0 is perfect; unbiased, so slightly negative values occur by chance. Needs two members.
-    Missing members: M is the number present at each point.
+    Missing members: M is the number present at each point. Members that were spread about their mean after they were drawn
+    (`EnsembleView.spread_factor`) are no independent draws; the bias that this gives is taken out by jackknife.
     """
 
     key = "crps_fair"
@@ -24,7 +25,10 @@ class CrpsFair(Score):
 
     def statistics(self, view: EnsembleView, weights: Array) -> dict[str, Array]:
         """Mean CRPS."""
-        return {"crps_fair": case_means(view, crps(view.members, view.observed, fair=True, count=view.count), weights)}
+        each = crps(view.members, view.observed, fair=True, count=view.count)
+        if view.spread_factor != 1:
+            each = each + decoupling(view.members, view.observed, view.spread_factor)
+        return {"crps_fair": case_means(view, each, weights)}
 
     def combine(self, means: Mapping[str, Array]) -> Array:
         """The mean itself."""

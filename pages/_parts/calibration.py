@@ -63,7 +63,7 @@ class Calibration:
             "Norm": attrs.get("norm"),
             "Searched": f"ν = 1 … {int(attrs.get('nu_max', 0)):,}, {passes} passes in {attrs.get('rounds')} rounds",
             "Stopped": attrs.get("stop"),
-            "Intervals": "ν*, scales and scores: block bootstrap over cases; fit: posterior",
+            "Intervals": "ν*: block bootstrap over cases; scales and scores: for dependent cases; fit: posterior",
         }
 
     @cached_property

@@ -51,7 +51,7 @@ def beside(mine: "xr.Dataset", other: "xr.Dataset | None") -> None:
         if perfect
         else ""
     )
-    plain(f"Beneath each value its 95% interval (block bootstrap over {mine.attrs.get('cases', '?')} cases).{target}")
+    plain(f"Beneath each value its 95% interval over {mine.attrs.get('cases', '?')} cases, which hang together.{target}")
 
 
 def _cell(name: str, row: "xr.Dataset") -> str:

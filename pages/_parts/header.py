@@ -52,7 +52,7 @@ class Looked:
             "ν looked at": self.nu if self.uses_nu else None,
             "Estimator": v.attrs.get("estimator"),
             "Valid data": percent(valid) if valid == valid else None,
-            "Intervals": f"block bootstrap, blocks of {v.attrs.get('block_length')} cases, {v.attrs.get('bootstrap')} draws",
+            "Intervals": f"95%, for cases that hang together: worth {v.attrs.get('independent_cases', '?')} independent ones",
         }
 
     @property

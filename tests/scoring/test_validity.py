@@ -7,6 +7,7 @@ from scipy import stats
 from engine.kernels.pit import randomised_pit
 from engine.kernels.quantiles import perfect_coverage, rank_interval
 from engine.runs.accumulate import Accumulator, finalise
+from engine.runs.benchmarks import coverage
 from engine.runs.score import score
 from engine.types import EnsembleView
 
@@ -105,9 +106,9 @@ def test_intervals_and_bands_cover_under_dependence():
         cdf = np.concatenate([[0], np.cumsum(out["rank_counts"][0])])
         held["band"].append(np.abs(cdf - np.linspace(0, 1, 12)).max() <= out["pit_band"][0])
         held["effective"].append(out["n_effective"][0])
-    # nominal 0.95 each; block lengths from the data and 200 dependent cases cost some points (two standard errors of 150 records: 0.04)
-    assert 0.85 <= np.mean(held["coverage"]) <= 0.99
-    assert 0.85 <= np.mean(held["band"]) <= 0.99
+    # nominal 0.95 each (two standard errors of 150 records: 0.04)
+    assert np.mean(held["coverage"]) >= 0.91
+    assert np.mean(held["band"]) >= 0.91
     assert np.median(held["effective"]) < 0.9 * 800  # fewer than the 800 points, since cases hang together
 
 
@@ -135,3 +136,21 @@ def test_corp_band_holds_calibrated_probabilities_and_no_others(sharpened):
         assert np.mean(inside) < 0.6
     else:
         assert 0.88 <= np.mean(inside) <= 0.99  # nominal 0.95 point by point
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", ["errors", "difficulty"])
+def test_few_cases_that_hang_together_have_intervals_that_hold_the_truth(law):
+    found = coverage.run(records=100, cases=(42,), rho=(0.5, 0.8), laws=(law,))
+    for row in found["rows"]:
+        least = 0.93 if row["rho"] == 0.5 else 0.90
+        allowed = 2 * np.sqrt(least * (1 - least) / 100)  # two standard errors of 100 records
+        assert row["held_or_few"] >= least - allowed, row
+    # percentiles of a block bootstrap do not: this is what the construction is for
+    assert np.mean([r["before"] for r in found["rows"] if r["rho"] == 0.8 and r["score"] == "crps_fair"]) < 0.85
+
+
+def test_the_distance_of_a_perfect_ensemble_from_uniform_is_held():
+    held = coverage.run(records=40, cases=(42,), rho=(0.0,), laws=("errors",))["rows"]
+    w1 = next(r for r in held if r["score"] == "w1_pit")
+    assert w1["now"] >= 0.9 and w1["before"] < 0.6
