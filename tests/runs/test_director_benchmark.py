@@ -117,3 +117,12 @@ def test_a_set_without_its_data_is_refused(run) -> None:
         run(sets=("cola",))
     with pytest.raises(SpecError, match="nowhere"):
         run(sets=("nowhere",))
+
+
+def test_the_interval_of_a_pooled_difference_holds_the_seeds_scatter() -> None:
+    """Two seeds that differ by 0.2: t(1) = 12.7 times their standard error, whatever the examples say."""
+    drawn = np.random.default_rng(0).normal(0, 1e-6, 200)
+    pairs = [(Scored(v, v, v, v + drawn), Scored(0.0, 0.0, 0.0, 0 * drawn)) for v in (0.4, 0.6)]
+    found = director._difference(pairs)
+    half = 12.706 * (0.2 / np.sqrt(2)) / np.sqrt(2)
+    np.testing.assert_allclose([found["low"], found["high"]], [0.5 - half, 0.5 + half], rtol=1e-3)

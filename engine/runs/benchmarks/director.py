@@ -10,14 +10,15 @@ Options: --sets fashion,cifar10,cola,polarity (with --data default all of them),
 
 Each (set, seed) is a classification run in the work folder: classifier, states and forecasts are kept there, and the same command
 goes on from them. Values are means over seeds with their standard deviation; differences DIRECTOR − other are means over seeds, paired
-by example, with 95 % intervals of a bootstrap over examples that is the same for all seeds (it does not resample seeds: their
-standard deviation stands beside it).
+by example, with 95 % intervals over examples and seeds: the ends of a bootstrap over examples, the same for all seeds, and Student's
+interval over the seeds' own differences, put together as independent errors are. With one seed it is over examples alone.
 """
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
 from engine.kernels.bootstrap import interval
 from engine.runs.benchmarks._sets import KNOWN, Sets, Sizes, digest, write
@@ -190,13 +191,20 @@ def _table(run: Any, entry: str) -> dict[str, Scored]:
 
 
 def _difference(pairs: list[tuple[Scored, Scored]]) -> dict[str, float]:
-    """Mean over seeds; each replicate is one resampling of the examples, the same for all seeds and both methods."""
+    """Mean over seeds with its interval over examples and seeds.
+
+    Each replicate is one resampling of the examples, the same for all seeds and both methods; what another training would change is in
+    the seeds' scatter, t(S − 1) sd/√S. Three seeds say little about it, and t says so (4.3 in place of 2).
+    """
     values = [one.value - other.value for one, other in pairs]
     replicates = np.mean([one.replicates - other.replicates for one, other in pairs], axis=0)
     replicates = replicates[~np.isnan(replicates)]
     low, high = interval(np.asarray(np.mean(values)), replicates) if len(replicates) else (np.nan, np.nan)
+    value, seeds = float(np.mean(values)), len(values)
+    training = stdtrit(seeds - 1, 0.975) * _spread(values)["sd"] / np.sqrt(seeds) if seeds > 1 else 0.0
+    low, high = value - np.hypot(value - low, training), value + np.hypot(high - value, training)
     ends = {n: 0.0 if abs(end) < ROUNDING else float(end) for n, end in (("low", low), ("high", high))}
-    return {"value": float(np.mean(values)), **ends, "sd": _spread(values)["sd"]}
+    return {"value": value, **ends, "sd": _spread(values)["sd"]}
 
 
 def text(found: dict[str, Any]) -> str:
@@ -213,7 +221,7 @@ def text(found: dict[str, Any]) -> str:
         lines += [
             "  ".join(c.ljust(w) if not i else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))) for line in cells
         ]
-        lines.append("DIRECTOR less …: differences that exclude zero (bootstrap over examples, pooled over seeds)")
+        lines.append("DIRECTOR less …: differences that exclude zero (95 % over examples and seeds)")
         titles = {row["entry"]: row["title"] for row in of_set["rows"]}
         for other, scores in of_set["differences"].items():
             clear = [
