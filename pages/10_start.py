@@ -67,7 +67,11 @@ def demo() -> None:
         ended_badly(key)
         return
     seconds = engine.demo_seconds()
-    takes = f"It takes about {duration(seconds)} on this computer." if seconds else "It takes a minute or two on two cores."
+    takes = (
+        f"It takes about {duration(seconds)} on this computer, if it does nothing else."
+        if seconds
+        else "It takes a minute or two on two cores."
+    )
     plain(
         f"A small ClimaX, trained on PlaSim T21 climate-model data, forecasts the 500 hPa height 72 hours ahead. {takes}",
         "nu-lead",

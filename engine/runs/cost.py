@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 MEASURED = (1, 16, 64, 256, 512)
 """ν at which ensembles are timed: one in each regime of the sampling, and the ends of what is usually swept."""
+CLOCKS = (time.perf_counter, time.process_time)
+"""The wall clock's, and the processor's."""
 FEW, MORE = 2, 6
 """Members of the two ensembles that tell the cost of a call from the cost of a member."""
 PATIENCE = 20.0
@@ -74,15 +76,27 @@ def calibration_seconds(cost: Cost, *, cases: int, members: int, nu_max: int, pe
     return START + cases * (2 * cost.forward + PASSES * (4 if per_layer else 1) * mean)
 
 
+def undisturbed(what: Callable[[], Any], clocks: Sequence[Callable[[], float]] = CLOCKS) -> float:
+    """Seconds of a computation on a machine that does nothing else: by the wall clock or by the processor's, whichever is less.
+
+    Beside other work the wall clock also counts what the others do, and the processor's does not; with several threads the
+    processor's counts each of them, and the wall clock does not.
+    """
+    began = [clock() for clock in clocks]
+    what()
+    return min(clock() - start for clock, start in zip(clocks, began, strict=True))
+
+
 def measured(
-    forward: float, ensemble: Callable[[int, int], Any], scored: Callable[[int], Any], clock: Callable[[], float] = time.perf_counter
+    forward: float,
+    ensemble: Callable[[int, int], Any],
+    scored: Callable[[int], Any],
+    clocks: Sequence[Callable[[], float]] = CLOCKS,
 ) -> Cost:
     """The cost of a model: `ensemble(members, nu)` draws one, `scored(members)` scores one of one variable."""
 
     def seconds(what: Callable[[], Any]) -> float:
-        began = clock()
-        what()
-        return clock() - began
+        return undisturbed(what, clocks)
 
     ensemble(FEW, MEASURED[0])  # the first pays for libraries that start up
     few = seconds(lambda: ensemble(FEW, MEASURED[1]))

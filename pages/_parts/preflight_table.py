@@ -101,7 +101,7 @@ def time_of(document: dict[str, Any], fields: Mapping[str, Any]) -> str:
     except (TypeError, ValueError):  # a wrong word in a field is the schema's to refuse, by name
         return ""
     memory = f" and {plan['memory']} of memory" if plan.get("memory") else ""
-    return f"About {duration(seconds)}{memory} on this computer, by a forward of this model that was timed here."
+    return f"About {duration(seconds)}{memory} when this computer does nothing else, by ensembles of this model that were timed here."
 
 
 def count(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.runs.cost import Cost, calibration_seconds, estimate, measured, of_run, sweep_seconds
+from engine.runs.cost import Cost, calibration_seconds, estimate, measured, of_run, sweep_seconds, undisturbed
 
 
 class Clock:
@@ -27,7 +27,7 @@ class Clock:
 
 def test_a_call_is_told_from_its_members_and_scores_from_both() -> None:
     clock = Clock()
-    cost = measured(0.03, clock.ensemble, clock.scored, clock)
+    cost = measured(0.03, clock.ensemble, clock.scored, [clock])
     assert cost.call == pytest.approx(0.02) and cost.scoring == pytest.approx(0.002) and cost.forward == 0.03
     for nu in (1, 16, 64, 256, 512):
         assert cost.at(nu) == pytest.approx(clock.member(nu))
@@ -41,7 +41,18 @@ def test_a_slow_model_is_measured_at_fewer_nu() -> None:
         asked.append((members, nu))
         clock.now += members * 10
 
-    assert set(measured(10.0, slow, clock.scored, clock).member) == {16} and len(asked) == 3
+    assert set(measured(10.0, slow, clock.scored, [clock]).member) == {16} and len(asked) == 3
+
+
+def test_what_else_a_machine_does_is_not_counted() -> None:
+    wall, processor = Clock(), Clock()
+
+    def work(others: float, threads: int) -> None:
+        wall.now += 1 + others
+        processor.now += 1.0 * threads
+
+    assert undisturbed(lambda: work(30.0, 1), [wall, processor]) == 1, "beside others"
+    assert undisturbed(lambda: work(0.0, 2), [wall, processor]) == 1, "with two threads"
 
 
 COST = Cost(forward=0.03, call=0.02, member={1: 0.01, 64: 0.02}, scoring=0.002)
