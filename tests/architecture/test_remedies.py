@@ -16,7 +16,7 @@ import engine.__main__ as cli
 from engine.registry import entries
 from engine.settings import settings
 from pages._parts.here import NAMES, here
-from tests.architecture.test_architecture import ROOT
+from tests.architecture.test_architecture import ROOT, dotted
 
 ALL = ("inspect", "sweep", "calibrate", "run", "score")
 RUNS = ("inspect", "sweep", "calibrate", "run")
@@ -64,8 +64,7 @@ def remedies(source: str) -> Iterator[tuple[int, str]]:
             named = [k.value for k in node.keywords if k.arg in ("remedy", "how")]
             called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
             named += [a for a in node.args[4:5] if called == "Finding"]
-            parts = isinstance(node.func, ast.Attribute) and called == "append" and isinstance(node.func.value, ast.Name)
-            named += node.args[:1] if parts and node.func.value.id == "remedy" else []
+            named += node.args[:1] if dotted(node.func) == "remedy.append" else []
             yield from ((node.lineno, written(value)) for value in named)
         elif isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "remedy" for t in node.targets):
             yield node.lineno, written(node.value)
