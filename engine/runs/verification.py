@@ -29,7 +29,7 @@
     valid         valid_fraction (region, lead_time, variable)
     attrs         key, command, spec (JSON), members, seed, cases, method, method_title, uses_nu (0: the one value on `nu` means
                   nothing), estimator, version, checkpoint_revision, dataset_fingerprint,
-                  nominal_95 (what a perfect ensemble of this M covers with linear quantiles),
+                  nominal_95 (what a perfect Gaussian ensemble of this M covers by linear quantiles),
                   operating_points (JSON: {"calibration_first": {"nu", "chosen_on", "rule"}, "score_oriented": …}),
                   block_length (cases) and bootstrap (replicates) of the reliability bands, independent_cases
                   (over the ν, the middle), regions (JSON: name → [south, north, west, east]), title

@@ -75,5 +75,5 @@ def headline(verification: "xr.Dataset", nu: int, **where: Any) -> str:
         return f"An ensemble of {members} {word} {name}; this run was not asked for coverage and width."
     covered, nominal = float(at["coverage_95"]), float(verification.attrs["nominal_95"])
     text = f"{'At' if word == 'at' else 'With'} {name}, the 95% ranges held what was observed {percent(covered)} of the time"
-    text += f", where a perfect ensemble of {members} reaches {percent(nominal)}"
+    text += f", where a perfect Gaussian ensemble of {members} reaches {percent(nominal)}"
     return f"{text}; they are {number(float(at['width_95']))} {unit} wide on average."
