@@ -45,7 +45,7 @@ def settings() -> dict[str, Any]:
             layers = st.toggle(
                 "Also search a ν for each block of layers", value=False, key="tune_per_layer", help="Takes several times as long.", **kept
             )
-    names = tuple(n.strip() for n in scaled.split(",") if n.strip())
+    names = tuple(n.strip() for n in (scaled or "").split(",") if n.strip())
     asked = {"objective": objective, "nu_max": int(largest), "norm": norm, "area_weighted": area, "per_layer": layers}
     return asked | ({"norm_variables": names} if names else {})
 
