@@ -6,6 +6,8 @@ A file's first bytes decide what it is; its name never does.
 import os
 import stat
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from engine.errors import CheckpointError, DatasetError, EngineError, UnsafeFileError
@@ -29,6 +31,28 @@ def readable_file(path: str | Path, what: str = "file") -> Path:
             f"{what} {file.name}", found="an empty file (0 bytes)", expected="a file with content", remedy="Copy or download it again."
         )
     return file
+
+
+@contextmanager
+def reading(what: str, kind: type[EngineError] = DatasetError) -> Iterator[None]:
+    """Whatever a library raises while it reads what someone brought is a refusal that names it.
+
+    Damaged files make libraries fail in ways that none of them lists (IndexError, MemoryError, errors of C code); for who brought
+    the file they all mean one thing. What was refused in words already stays as it is.
+    """
+    try:
+        yield
+    except EngineError:
+        raise
+    except Exception as error:
+        lines = str(error).splitlines()
+        detail = f"{type(error).__name__}: {lines[0][:160]}" if lines and lines[0] else type(error).__name__
+        raise kind(
+            what,
+            found=f"content that cannot be read ({detail})",
+            expected="a complete file of its kind",
+            remedy="Copy or download it again and compare the sizes, or write it anew.",
+        ) from error
 
 
 def _error(what: str) -> type[EngineError]:

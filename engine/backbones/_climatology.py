@@ -8,7 +8,7 @@ import numpy as np
 from engine import lexicon
 from engine.backbones._normalisation import read_arrays
 from engine.errors import DatasetError
-from engine.safety import check_bytes, check_hdf5, kind_of, readable_file
+from engine.safety import check_bytes, check_hdf5, kind_of, readable_file, reading
 
 
 def read_climatology(path: str | Path, names: Sequence[str], units: Mapping[str, str], grid: tuple[int, int]) -> dict[str, np.ndarray]:
@@ -17,19 +17,8 @@ def read_climatology(path: str | Path, names: Sequence[str], units: Mapping[str,
     Raises DatasetError where a variable is missing, or its shape is not the model's grid.
     """
     file = readable_file(path, "climatology")
-    kind = kind_of(file)
-    if kind == "zip":
-        # upstream writes the arrays as they come from its shards: in canonical units
-        arrays = {name: (values, lexicon.units_of(name) or "1") for name, values in read_arrays(file, "climatology").items()}
-    elif kind in ("hdf5", "netcdf3"):
-        arrays = _netcdf(file, kind)
-    else:
-        raise DatasetError(
-            f"climatology {file.name}",
-            found=f"a file of kind {kind}",
-            expected="climatology.npz or a NetCDF file",
-            remedy="Choose the climatology's file.",
-        )
+    with reading(f"climatology {file.name}"):
+        arrays = _arrays(file)
     result = {}
     for name in names:
         found = lexicon.obtain(name, units[name], {key: u for key, (_, u) in arrays.items()})
@@ -51,6 +40,24 @@ def read_climatology(path: str | Path, names: Sequence[str], units: Mapping[str,
             )
         result[name] = values
     return result
+
+
+def _arrays(file: Path) -> dict[str, tuple[np.ndarray, str]]:
+    """Values and units by variable."""
+    kind = kind_of(file)
+    if kind == "zip":
+        # upstream writes the arrays as they come from its shards: in canonical units
+        arrays = {name: (values, lexicon.units_of(name) or "1") for name, values in read_arrays(file, "climatology").items()}
+    elif kind in ("hdf5", "netcdf3"):
+        arrays = _netcdf(file, kind)
+    else:
+        raise DatasetError(
+            f"climatology {file.name}",
+            found=f"a file of kind {kind}",
+            expected="climatology.npz or a NetCDF file",
+            remedy="Choose the climatology's file.",
+        )
+    return arrays
 
 
 def _netcdf(file: Path, kind: str) -> dict[str, tuple[np.ndarray, str]]:

@@ -13,7 +13,7 @@ from engine.backbones._hf_files import FolderFacts
 from engine.backbones._labels import check_kind, labels_of
 from engine.errors import CheckpointError, DatasetError
 from engine.labelled import Classifier, Examples, Labelled
-from engine.safety import check_bytes, memory_limit
+from engine.safety import check_bytes, memory_limit, reading
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -206,7 +206,8 @@ class Tokens:
 
         check_kind(classifier, labelled)
         self._tokenizer.enable_truncation(self.length)
-        rows = [encoding.ids for encoding in self._tokenizer.encode_batch([str(text) for text in labelled.inputs])]
+        with reading("tokenizer.json", CheckpointError):
+            rows = [encoding.ids for encoding in self._tokenizer.encode_batch([str(text) for text in labelled.inputs])]
         self._tokenizer.no_truncation()
         longest = max([1, *map(len, rows)])
         width = min(self.length, -(-longest // _STEP) * _STEP)

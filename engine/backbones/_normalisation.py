@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.errors import CheckpointError
-from engine.safety import check_bytes, check_hdf5, check_zip, kind_of, readable_file, resolved
+from engine.safety import check_bytes, check_hdf5, check_zip, kind_of, readable_file, reading, resolved
 
 Floats = NDArray[np.float32]
 DEFAULT_NAMES = ("normalisation.nc", "normalize_mean.npz")
@@ -74,6 +74,11 @@ def beside(checkpoint: Path) -> Path | None:
 def read_normalisation(path: str | Path) -> Normalisation:
     """A NetCDF file, a folder with the upstream pair, or one file of that pair."""
     place = resolved(path, "normalisation")
+    with reading(f"normalisation {place.name}", CheckpointError):
+        return _read(place)
+
+
+def _read(place: Path) -> Normalisation:
     if place.is_dir():
         found = next((place / name for name in reversed(DEFAULT_NAMES) if (place / name).exists()), None)
         if found is None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.errors import CheckpointError
 from engine.registry import entries
-from engine.safety import resolved
+from engine.safety import reading, resolved
 
 if TYPE_CHECKING:
     from torch import nn
@@ -19,11 +19,18 @@ if TYPE_CHECKING:
 def _find(
     path: str | Path, weights: str | None, backbone: str | None
 ) -> tuple[Any, dict[str, Any], "Facts", Path, tuple[str, ...], list[str]]:
+    place = resolved(path, "checkpoint")
+    with reading(f"checkpoint {place.name}", CheckpointError):
+        return _recognised(place, weights, backbone)
+
+
+def _recognised(
+    place: Path, weights: str | None, backbone: str | None
+) -> tuple[Any, dict[str, Any], "Facts", Path, tuple[str, ...], list[str]]:
     from engine.backbones._keys import peel
     from engine.backbones._safe_load import read_state_dict
 
     wanted = [entry for key, entry in entries("backbones").items() if backbone in (None, key)]
-    place = resolved(path, "checkpoint")
     for entry in wanted:  # those that read a folder of files, or an archive of one, by themselves
         if hasattr(entry, "takes") and entry.takes(place):
             state, facts = entry.read(place)
@@ -54,7 +61,8 @@ def open_checkpoint(path: str | Path, *, weights: str | None = None, backbone: s
     entry such as "ema". Raises CheckpointError or UnsafeFileError; a key that is missing always raises.
     """
     entry, state, facts, place, stripped, outside = _find(path, weights, backbone)
-    return entry(state, facts, place, stripped=stripped, outside=outside, **architecture)
+    with reading(f"checkpoint {place.name}", CheckpointError):
+        return entry(state, facts, place, stripped=stripped, outside=outside, **architecture)
 
 
 def tasks_of(path: str | Path, *, weights: str | None = None) -> frozenset[str]:
@@ -70,7 +78,9 @@ def inspect_checkpoint(path: str | Path, *, weights: str | None = None, **archit
     """
     entry, state, facts, place, stripped, outside = _find(path, weights, None)
     try:
-        return entry(state, facts, place, stripped=stripped, outside=outside, **architecture).describe() | {"refusal": None, "unknown": {}}
+        with reading(f"checkpoint {place.name}", CheckpointError):
+            made = entry(state, facts, place, stripped=stripped, outside=outside, **architecture)
+        return made.describe() | {"refusal": None, "unknown": {}}
     except CheckpointError as error:
         partial = {
             "format": facts.format,

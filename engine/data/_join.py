@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.data._coordinates import calendar_of, iso, seconds_of
+from engine.data._guarded import guarded
 from engine.data._readers import recognise
 from engine.errors import DatasetError
-from engine.safety import resolved
+from engine.safety import reading, resolved
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -24,7 +25,9 @@ def open_path(path: str | Path, **options: object) -> "tuple[xr.Dataset, str]":
     `select` picks messages by their keys, where a reader has messages (GRIB); others refuse it.
     """
     place = resolved(path, "dataset")
-    reader, key = recognise(place, "fields", "dataset")
+    what = f"dataset {place.name}"
+    with reading(what):
+        reader, key = recognise(place, "fields", "dataset")
     if options.get("select") and not getattr(reader, "selects", False):
         raise DatasetError(
             f"dataset {place.name}",
@@ -32,7 +35,8 @@ def open_path(path: str | Path, **options: object) -> "tuple[xr.Dataset, str]":
             expected="GRIB, whose messages have keys",
             remedy="Leave the selection out (select= in Python, --select on the command line); choose variables by name.",
         )
-    return reader.open(place, **options), key
+    with reading(what):
+        return guarded(reader.open(place, **options), what), key
 
 
 def same_grid(parts: "list[tuple[str, xr.Dataset]]") -> "list[tuple[str, xr.Dataset]]":

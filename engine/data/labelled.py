@@ -11,7 +11,7 @@ from engine.data._labels import Wanted, to_classes
 from engine.data._readers import recognise
 from engine.errors import DatasetError, SpecError
 from engine.labelled import Kind, Labelled
-from engine.safety import resolved
+from engine.safety import reading, resolved
 
 ENTRIES: tuple[Any, ...] = ()
 
@@ -50,8 +50,9 @@ def open_labelled(
         raise DatasetError(
             f"dataset {place.name}", found="an empty folder", expected="examples", remedy="Choose the folder that holds them."
         )
-    reader, key = recognise(place, "classification", "labelled data", kind)
-    brought = reader.open(place, Wanted(text, label, limit, shape, encoding, outside))
+    with reading(f"labelled data {place.name}"):
+        reader, key = recognise(place, "classification", "labelled data", kind)
+        brought = reader.open(place, Wanted(text, label, limit, shape, encoding, outside))
     what = f"{brought.kind} {place.name}"
     if not len(brought.inputs):
         raise DatasetError(what, found="no examples", expected="one or more", remedy="Choose a source that holds some.")

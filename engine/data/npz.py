@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine import lexicon
-from engine.data._stored_arrays import header
+from engine.data._stored_arrays import from_npy, header
 from engine.errors import DatasetError
-from engine.safety import check_zip, kind_of, readable_file
+from engine.safety import check_zip, kind_of, readable_file, reading
 from engine.settings import settings
 
 if TYPE_CHECKING:
@@ -106,16 +106,7 @@ def _axis(folder: Path, name: str) -> np.ndarray:
             expected="lat.npy and lon.npy in degrees",
             remedy="Put them beside the shards; positions are not taken for degrees.",
         )
-    try:
-        values = np.load(readable_file(file, "dataset"), allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise DatasetError(
-            f"dataset {file.name}",
-            found=f"content that cannot be read ({error})",
-            expected="a plain array",
-            remedy="Save it again with numpy.save.",
-        ) from error
-    return np.asarray(values, np.float64).ravel()
+    return np.asarray(from_npy(readable_file(file, "dataset"), f"dataset {file.name}"), np.float64).ravel()
 
 
 def _heads(file: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
@@ -176,7 +167,7 @@ def _delayed(file: Path, name: str) -> Any:
 
 def _field(file: str, name: str) -> np.ndarray:
     """One variable of one shard, `(T, H, W)` float32."""
-    with np.load(file, allow_pickle=False) as archive:
+    with reading(f"dataset {Path(file).name}: {name}"), np.load(file, allow_pickle=False) as archive:
         return np.asarray(archive[name][:, 0], np.float32)
 
 
