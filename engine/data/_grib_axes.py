@@ -18,7 +18,19 @@ from engine.errors import DatasetError
 
 STATIC = frozenset(("lsm", "orog", "sdor", "slt", "anor", "isor", "slor", "sr", "cl", "cvl", "cvh", "tvl", "tvh"))
 """Short names of fields that do not change: one message serves all times."""
-_TELLING = ("experimentVersionNumber", "stream", "dataType", "stepRange", "packingType", "centre", "name", "topLevel", "bottomLevel")
+_TELLING = (
+    "experimentVersionNumber",
+    "stream",
+    "dataType",
+    "stepRange",
+    "number",
+    "packingType",
+    "centre",
+    "name",
+    "topLevel",
+    "bottomLevel",
+)
+_TELLING += ("productDefinitionTemplateNumber", "typeOfEnsembleForecast", "edition", "units")
 _FILLED = 0.5
 """Share of starts × steps that must be there before the rest counts as missing. Our choice."""
 
@@ -103,7 +115,7 @@ def _placed(name: str, group: list[Message], file: Path) -> Variable:
             how = f", which differ in {', '.join(f'{k} ({other[k]}, {message[k]})' for k in differ)}" if differ else ""
             when = f"{str(message['init'])[:16]} + {_hours(message['end'])} h"
             by = f"by {', '.join(differ)} (select= in Python, --select on the command line)" if differ else "by no key that is known here"
-            raise _Ambiguous(f"left out: {name}, of which several messages are for {when}{how}: they are told apart {by}")
+            raise _Ambiguous(f"{name}, of which several messages are for {when}{how}: they are told apart {by}")
         double += 1
     variable = Variable(name, cells)
     first = next(iter(cells.values()))

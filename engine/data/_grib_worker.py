@@ -10,7 +10,6 @@ modes are undone here: rows as the file has them, columns from west to east.
 """
 
 import json
-import mmap
 import os
 import signal
 import sys
@@ -25,7 +24,14 @@ TEXTS = ("shortName", "cfVarName", "cfName", "name", "units", "typeOfLevel", "st
 TEXTS += ("md5GridSection", "packingType", "centre", "experimentVersionNumber")
 NUMBERS = ("edition", "paramId", "discipline", "parameterCategory", "parameterNumber", "table2Version", "indicatorOfParameter")
 NUMBERS += ("dataDate", "hour", "minute", "second", "number", "typeOfEnsembleForecast", "numberOfForecastsInEnsemble")
-NUMBERS += ("productDefinitionTemplateNumber", "typeOfSecondFixedSurface", "derivedForecast", "numberOfPoints")
+NUMBERS += (
+    "indicatorOfUnitOfTimeRange",
+    "indicatorOfUnitForTimeRange",
+    "productDefinitionTemplateNumber",
+    "typeOfSecondFixedSurface",
+    "derivedForecast",
+    "numberOfPoints",
+)
 REALS = ("level", "topLevel", "bottomLevel")
 KEYS = (*TEXTS, *NUMBERS, *REALS)
 CORNERS = ("latitudeOfFirstGridPointInDegrees", "latitudeOfLastGridPointInDegrees")
@@ -37,6 +43,34 @@ MISSING = 3.4e38
 
 class Damaged(Exception):
     """A file whose messages are not whole."""
+
+
+class Bytes:
+    """A file's bytes by position; nothing is mapped, since the limit on memory counts what is."""
+
+    def __init__(self, stream: Any) -> None:
+        self.descriptor = stream.fileno()
+        self.size = os.fstat(self.descriptor).st_size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return os.pread(self.descriptor, max(0, min(place.stop, self.size) - place.start), place.start)
+        return os.pread(self.descriptor, 1, place)[0]
+
+    def find(self, wanted: bytes, start: int) -> int:
+        """Where `wanted` begins at or after `start`, −1 for nowhere; as a rule at once."""
+        step = 64
+        while start < self.size:
+            part = os.pread(self.descriptor, step, start)
+            if (at := part.find(wanted)) >= 0:
+                return start + at
+            if len(part) < len(wanted):
+                return -1
+            start, step = start + len(part) - len(wanted) + 1, 2**20
+        return -1
 
 
 def frames(data: Any) -> Iterator[tuple[int, int, int]]:
@@ -164,11 +198,13 @@ def grid(handle: Any) -> dict[str, Any]:
 def index(path: str) -> dict[str, Any]:
     """Every field of a file as a row of `KEYS`, with offset, number in its message and steps; each grid once; bytes between."""
     rows, grids, between, place = [], {}, [], KEYS.index("md5GridSection")
-    with Path(path).open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+    with Path(path).open("rb") as stream:
+        data = Bytes(stream)
         for offset, length, fields in frames(data):
             if not fields:
-                lying = data[offset : offset + length].strip(b"\0\r\n \t") if length < 2**28 else b"?"
-                between.append([offset, length, bool(lying), lying.endswith(b"7777")])
+                last = data[max(offset, offset + length - 2**20) : offset + length].strip(b"\0\r\n \t")
+                something = bool(last or data[offset : offset + min(length, 2**20)].strip(b"\0\r\n \t"))
+                between.append([offset, length, something, last.endswith(b"7777")])
                 continue
             try:
                 for number, handle in enumerate(handles(stream, offset, fields, True)):

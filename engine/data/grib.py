@@ -22,7 +22,9 @@ from engine.safety import kind_of, readable_file
 if TYPE_CHECKING:
     import xarray as xr
 
-_NO_VALUE = {5: "a probability", 6: "a percentile", 9: "a probability", 10: "a percentile"}
+_NO_LENGTH = frozenset((3, 4, 5, 6, 7))
+"""Units of time that are months or longer (code table 4.4)."""
+_NO_VALUE = {5: "probabilities", 6: "percentiles", 9: "probabilities", 10: "percentiles"}
 """Product definition templates whose fields are no values of the parameter."""
 
 
@@ -65,11 +67,9 @@ class Grib:
         chosen = _one_grid(chosen, grids, notes)
         found, left = variables_of(chosen, names, file)
         if left and (not found or select or variables):
-            raise DatasetError(
-                what, found=left[0], expected="one message for each member and time",
-                remedy="Select more narrowly (select= in Python, --select on the command line), or remove the double messages.",
-            )  # fmt: skip
-        notes += left
+            remedy = "Select more narrowly (select= in Python, --select on the command line), or remove the double messages."
+            raise DatasetError(what, found=left[0], expected="one message for each member and time", remedy=remedy)
+        notes += [f"left out: {line}" for line in left]
         axes = axes_of(found, what, notes)
         data = _dataset(found, axes, grids[chosen[0]["md5GridSection"]], file, notes)
         data.attrs = {"reader_notes": tuple(notes)}
@@ -139,10 +139,11 @@ def _why_not(message: Message, grids: Mapping[str, Any]) -> str:
         return f"on a grid of type {grid['type']} ({grid['error']})"
     if _start(message) is None:
         return "without a date"
-    if message["end"] is None:
-        return "with a step of no fixed length (months or years)"
+    units = {message["indicatorOfUnitOfTimeRange"] if message["end"] else None, message["indicatorOfUnitForTimeRange"]}
+    if message["end"] is None or units & _NO_LENGTH:
+        return "with a step in months or years, which have no fixed length"
     if kind := _NO_VALUE.get(message["productDefinitionTemplateNumber"]):
-        return f"which is {kind}, no value"
+        return f"of {kind}, no values"
     return ""
 
 
@@ -168,8 +169,7 @@ def _usable(messages: Sequence[Message], notes: list[str], what: str) -> list[Me
     for reason, count in reasons.items():
         if reason:
             those = list(dict.fromkeys(stem(m) for m in messages if m["unusable"] == reason))
-            listed = f"{_some(those)}"
-            notes.append(f"skipped by the GRIB reader: {count} messages ({listed}) {reason}")
+            notes.append(f"skipped by the GRIB reader: {count} message{'s' * (count > 1)} ({_some(those)}) {reason}")
     left = [m for m in messages if not m["unusable"]]
     if not left:
         raise DatasetError(
@@ -234,18 +234,25 @@ def _dataset(found: Sequence[Variable], axes: Axes, grid: Mapping[str, Any], fil
     if axes.members:
         coords["number"] = ("number", np.asarray(axes.numbers))
     if axes.valid:
-        coords["time"] = ("time", np.asarray(axes.valid, "datetime64[ns]"))
+        coords["time"] = ("time", _dates(axes.valid))
     elif axes.starts:
         coords |= _starts_and_steps(axes)
     return xr.Dataset(fields, coords=coords)
 
 
+def _dates(times: Any) -> np.ndarray:
+    """Nanoseconds as usual, seconds where their range (1678 … 2262) is left."""
+    seconds = np.asarray(times, "datetime64[s]")
+    inside = (seconds > np.datetime64("1678-01-01")).all() and (seconds < np.datetime64("2262-01-01")).all()
+    return seconds.astype("datetime64[ns]") if inside else seconds
+
+
 def _starts_and_steps(axes: Axes) -> dict[str, Any]:
     steps = np.asarray(axes.steps).astype("timedelta64[m]").astype("timedelta64[ns]")
-    valid = np.asarray([[valid_time(start, step) for step in axes.steps] for start in axes.starts], "datetime64[ns]")
+    valid = _dates([[valid_time(start, step) for step in axes.steps] for start in axes.starts])
     several = len(axes.steps) > 1
     return {
-        "time": ("time", np.asarray(axes.starts, "datetime64[ns]")),
+        "time": ("time", _dates(axes.starts)),
         "step": ("step", steps, {"standard_name": "forecast_period"}) if several else ((), steps[0], {"standard_name": "forecast_period"}),
         "valid_time": (("time", "step"), valid) if several else ("time", valid[:, 0]),
     }

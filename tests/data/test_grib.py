@@ -226,6 +226,27 @@ def test_one_step_of_several_starts_is_put_on_valid_times(tmp_path):
     assert fields["time"].values.tolist() == np.array(["2020-05-04", "2020-05-05"], "datetime64[ns]").tolist()
 
 
+def test_steps_in_months_are_refused_as_no_fixed_length(tmp_path):
+    path = written(tmp_path / "a.grib", (280.0, {"short": "t"}))
+    gid = ec.codes_new_from_message(path.read_bytes())
+    ec.codes_set(gid, "indicatorOfUnitOfTimeRange", 3)
+    ec.codes_set(gid, "forecastTime", 1)
+    path.write_bytes(ec.codes_get_message(gid))
+    ec.codes_release(gid)
+    with pytest.raises(DatasetError, match="months or years"):
+        raw(path)
+
+
+def test_dates_before_1678_are_kept(tmp_path):
+    assert str(raw(written(tmp_path / "a.grib", (280.0, {"short": "t", "dataDate": 10101})))["time"].values[0])[:10] == "0001-01-01"
+
+
+def test_what_is_no_value_of_the_parameter_is_refused_in_words(tmp_path):
+    for template in (5, 6, 9, 10):
+        with pytest.raises(DatasetError, match=r"probabilities|percentiles"):
+            raw(written(tmp_path / f"{template}.grib", (50.0, {"short": "t", "productDefinitionTemplateNumber": template})))
+
+
 def test_accumulations_end_at_their_valid_time_and_that_is_said(tmp_path):
     keys = {"short": "tp", "kind": "surface", "level": 0, "productDefinitionTemplateNumber": 8, "typeOfStatisticalProcessing": 1}
     path = written(tmp_path / "a.grib", (1.0, keys | {"stepRange": "0-6"}), (2.0, keys | {"stepRange": "6-12"}))

@@ -181,7 +181,7 @@ def test_skipped_grib_messages_are_listed(grib):
         gid = eccodes.codes_grib_new_from_samples("sh_ml_grib2")
         eccodes.codes_write(gid, sink)
         eccodes.codes_release(gid)
-    assert any("skipped by the GRIB reader: 1 messages (t) on a grid of type sh" in c for c in open_dataset(path).changes)
+    assert any("skipped by the GRIB reader: 1 message (t) on a grid of type sh" in c for c in open_dataset(path).changes)
 
 
 def test_reads_from_many_threads_agree(fields, written):
