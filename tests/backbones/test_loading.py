@@ -18,7 +18,7 @@ from engine.backbones._safe_load import read_state_dict
 from engine.errors import CheckpointError, UnsafeFileError
 from engine.registry import catalogue
 
-NAMED = {"variables": ("geopotential_500", "temperature_850", "2m_temperature"), "num_heads": 4}
+NAMED = {"variables": ("geopotential_500", "temperature_850", "2m_temperature"), "num_heads": 4, "grid": (8, 16)}
 
 
 class Harm:
