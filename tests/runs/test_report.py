@@ -121,7 +121,9 @@ def test_unknown_heads_are_asked_for_with_their_candidates(world, make, tmp_path
     assert "num_heads" in found["unknown"] and 4 in found["unknown"]["num_heads"]
     assert "num_heads" in found["refusal"] and "REFUSED" in inspection_text(found)
     named = inspect_files(
-        path, (world.verify,), architecture={"variables": list(make.variables), "num_heads": 4, "grid": [8, 16], "out_variables": list(make.variables)}
+        path,
+        (world.verify,),
+        architecture={"variables": list(make.variables), "num_heads": 4, "grid": [8, 16], "out_variables": list(make.variables)},
     )
     assert named["refusal"] is None
 
