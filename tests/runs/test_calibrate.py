@@ -148,6 +148,24 @@ def test_removing_the_last_run_removes_its_evaluations(home, spec, asked) -> Non
     assert list(place.iterdir()) == []
 
 
+def test_what_is_verified_is_never_looked_at(home, spec, make, tmp_path, monkeypatch) -> None:
+    """Other weather of the same days to verify on: the same scales and the same operating points, to the last bit."""
+    other = tmp_path / "other.nc"
+    make.fields("0004-01-01", 40, 99).to_netcdf(other, engine="h5netcdf")
+    found, points = [], []
+    for place, data in (("one", {}), ("two", {"data": (other,)})):
+        monkeypatch.setenv("NUSCOPE_HOME", str(tmp_path / place))  # nothing kept of the other
+        settings.cache_clear()
+        swept = jobs.run(spec(max_cases=2, nu=(2, 16), **data))
+        points.append(swept.attrs["operating_points"])
+        kept = landscape.Landscape(make_plan(spec(max_cases=2, nu=(2, 16), **data).resolved()))
+        found.append((kept.residual, kept.evaluate(16).square, float(swept["crps_fair"].mean())))
+    assert points[0] == points[1]
+    for one, two in zip(found[0][:2], found[1][:2], strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert found[0][2] != found[1][2], "what is verified is another"
+
+
 def test_another_batch_size_gives_the_same(home, asked, tmp_path, monkeypatch) -> None:
     """Members in smaller batches and cases in other shards: the same ν* and the same evaluations to the last bits of a float32."""
     one = jobs.run(asked())

@@ -43,6 +43,26 @@ def test_temperature_is_learned_on_the_calibration_split_and_applied(home, spec)
     np.testing.assert_allclose((high - low) / before, float(state["temperature_variance"]), rtol=5e-3)
 
 
+@pytest.mark.parametrize("posthoc", ["temperature_variance", "conformal", "isotonic"])
+def test_what_is_verified_teaches_nothing(home, spec, make, tmp_path, posthoc) -> None:
+    """Other weather of the same days to verify on: the same state, to the last bit."""
+    other = tmp_path / "other.nc"
+    make.fields("0004-01-01", 40, 99).to_netcdf(other, engine="h5netcdf")
+    found, learned = [], []
+    for data in ({}, {"data": (other,)}):
+        found.append(jobs.run(spec(scores=SCORES, max_cases=2, calibrate_cases=12, nu=(16,), posthoc=posthoc, **data)))
+        place = store.folder(found[-1].attrs["key"]) / "posthoc"
+        arrays = {}
+        for path in sorted(place.glob("*.npz")):
+            with np.load(path) as file:
+                arrays |= {f"{path.name}: {name}": file[name] for name in file.files}
+        learned.append(arrays)
+    assert learned[0] and learned[0].keys() == learned[1].keys()
+    for name, values in learned[0].items():
+        np.testing.assert_array_equal(values, learned[1][name], err_msg=name)
+    assert not np.allclose(found[0]["crps_fair"], found[1]["crps_fair"]), "what is verified is another"
+
+
 def test_conformal_levels_that_need_more_cases_are_left_out_and_said(home, spec) -> None:
     found = jobs.run(spec(scores=SCORES, calibrate_cases=12, posthoc="conformal"))
     first = found.isel(region=0, lead_time=0, variable=0)
