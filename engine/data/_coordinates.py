@@ -15,20 +15,14 @@ if TYPE_CHECKING:
 AXES = {
     "latitude": ("latitude", "lat", "y_lat", "nav_lat", "xlat"),
     "longitude": ("longitude", "lon", "long", "nav_lon", "xlong"),
-    "time": ("time", "valid_time", "times"),
     "level": ("level", "lev", "plev", "pressure_level", "pressure", "isobaricinhpa", "isobaricinpa", "isobaric", "air_pressure"),
     "member": ("member", "number", "ensemble", "ens", "ensemble_member", "realization", "realisation", "sample"),
-    "lead_time": ("lead_time", "step", "leadtime", "prediction_timedelta", "forecast_period", "forecast_hour"),
-    "init_time": ("init_time", "forecast_reference_time", "reference_time", "initial_time"),
 }
 _STANDARD = {
     "latitude": "latitude",
     "longitude": "longitude",
-    "time": "time",
     "air_pressure": "level",
     "realization": "member",
-    "forecast_period": "lead_time",
-    "forecast_reference_time": "init_time",
 }
 
 
@@ -68,22 +62,11 @@ def rename_axes(data: "xr.Dataset", what: str, changes: list[str]) -> "xr.Datase
         if axis is None or axis in names.values() or (axis != dim and axis in data.dims):
             continue
         names[str(dim)] = axis
-    for dim in list(names):
-        if names[dim] == "time" and str(dim).lower() == "valid_time" and "time" in data.coords and "time" not in data.dims:
-            data = data.drop_vars("time")
-    if "time" not in names.values():
-        promoted = next((d for d, axis in names.items() if axis == "init_time"), None)
-        if promoted is not None and "lead_time" not in names.values():
-            names[promoted] = "time"
     clash = [new for old, new in names.items() if new != old and new in data.variables]
     data = data.drop_vars(clash).rename({old: new for old, new in names.items() if new != old})
     said = [f"{old} → {new}" for old, new in names.items() if new != old]
     if said:
         changes.append("dimensions renamed: " + ", ".join(said))
-    forecast = "lead_time" not in data.dims and "valid_time" in data.coords and data["valid_time"].dims == ("time",)
-    if forecast and not np.array_equal(data["valid_time"].values, data["time"].values):
-        data = data.assign_coords(time=("time", data["valid_time"].values))
-        changes.append("time replaced by the valid time, from which it differed (forecast steps)")
     for axis in ("latitude", "longitude"):
         if axis not in data.dims:
             raise DatasetError(
@@ -202,44 +185,56 @@ def iso(time: object) -> str:
 
 
 def order_times(data: "xr.Dataset", what: str, changes: list[str], *, numbered: bool = False) -> "xr.Dataset":
-    """Time decoded, ascending, without doubles. `numbered` also takes plain numbers, which can be matched but not dated."""
-    if "time" not in data.dims:
-        return data
-    if "time" not in data.coords:
+    """Times decoded, ascending, without doubles. `numbered` also takes plain numbers, which can be matched but not dated."""
+    for axis in ("time", "init_time", "lead_time"):
+        if axis in data.dims:
+            data = _ordered(data, axis, what, changes, numbered)
+    return data
+
+
+def _ordered(data: "xr.Dataset", axis: str, what: str, changes: list[str], numbered: bool) -> "xr.Dataset":
+    if axis not in data.coords:
         raise DatasetError(
-            what, found="a time dimension without values", expected="a time coordinate", remedy="Write the times into the file."
+            what,
+            found=f"a {axis.replace('_', ' ')} dimension without values",
+            expected="a time coordinate",
+            remedy="Write the times into the file.",
         )
-    times = data["time"].values
-    plain = numbered and np.issubdtype(times.dtype, np.number) and len(times) > 0
+    times = data[axis].values
+    if len(times) == 0:
+        raise DatasetError(what, found="no times", expected="at least one time", remedy="Check the file.")
+    plain = numbered and axis == "time" and np.issubdtype(times.dtype, np.number)
     if plain:
         changes.append("times are plain numbers without units: they are matched by value, and have no dates")
-    elif not (np.issubdtype(times.dtype, np.datetime64) or (times.dtype == object and len(times) and hasattr(times[0], "calendar"))):
+    elif times.dtype.kind not in "mM" and not (times.dtype == object and hasattr(times[0], "calendar")):
         raise DatasetError(
             what,
             found=f"times of type {times.dtype} ({', '.join(map(str, times[:3]))})",
             expected="times with units such as 'hours since 2000-01-01' and a calendar",
             remedy="Give the time variable CF units.",
         )
-    if len(times) == 0:
-        raise DatasetError(what, found="no times", expected="at least one time", remedy="Check the file.")
-    if np.issubdtype(times.dtype, np.datetime64) and np.isnat(times).any():
+    if times.dtype.kind in "mM" and np.isnat(times).any():
         raise DatasetError(
             what,
             found=f"a missing time at position {int(np.argmax(np.isnat(times)))}",
             expected="a time for each field",
             remedy="Repair the coordinate in the file.",
         )
-    seconds = times if plain else seconds_of(times)
-    if (np.diff(seconds) <= 0).any():
+    seconds = times if plain or times.dtype.kind == "m" else seconds_of(times)
+    if (np.diff(seconds).astype(np.int64 if not plain else times.dtype) <= 0).any():
         order = np.argsort(seconds, kind="stable")
-        double = np.flatnonzero(np.diff(seconds[order]) == 0)
+        double = np.flatnonzero(np.diff(seconds[order]).astype(np.float64) == 0)
         if len(double):
+            first = times[order[double[0]]]
+            leads = (
+                "; it holds several lead times, of which --lead-time chooses one" if axis == "time" and "lead_time" in data.coords else ""
+            )
             raise DatasetError(
                 what,
-                found=f"{len(double)} times twice, the first {times[order[double[0]]] if plain else iso(times[order[double[0]]])}",
+                found=f"{len(double)} times twice, the first {first if plain or axis == 'lead_time' else iso(first)}{leads}",
                 expected="each time once",
                 remedy="Remove the double times: which of two fields is right cannot be told from here.",
             )
-        data = data.isel(time=order)
-        changes.append("times sorted: they were not in order")
+        data = data.isel({axis: order})
+        changes.append(f"{'times' if axis == 'time' else axis.replace('_', ' ') + 's'} sorted: they were not in order")
     return data

@@ -8,6 +8,7 @@ import numpy as np
 from engine.data._coordinates import calendar_of, iso, seconds_of
 from engine.data._guarded import guarded
 from engine.data._readers import recognise
+from engine.data._series import joined
 from engine.errors import DatasetError
 from engine.safety import reading, resolved
 
@@ -64,33 +65,35 @@ def _grid(data: "xr.Dataset") -> str:
 
 def same_calendar(parts: "list[tuple[str, xr.Dataset]]", policy: str | None, changes: list[str]) -> "list[tuple[str, xr.Dataset]]":
     """Refuse to join calendars unless `policy` names the one to convert to; conversion drops dates that it lacks."""
-    found = {name: calendar_of(data["time"].values) for name, data in parts if "time" in data.dims}
+    dims = [next((d for d in ("time", "init_time") if d in data.dims and data[d].dtype.kind in "MO"), None) for _, data in parts]
+    found = [None if d is None else calendar_of(data[d].values) for d, (_, data) in zip(dims, parts, strict=True)]
     if policy is not None and policy not in CALENDARS:
         raise DatasetError(
             "calendar", found=repr(policy), expected=" or ".join(CALENDARS), remedy="Correct it in --calendar (calendar= in Python)."
         )
-    if len(set(found.values())) <= 1 and policy in (None, *found.values()):
+    if len(set(found) - {None}) <= 1 and policy in (None, *found):
         return parts
     if policy is None:
-        listing = "; ".join(f"{calendar} in {name}" for name, calendar in found.items())
+        told = {c: name for c, (name, _) in reversed(list(zip(found, parts, strict=True))) if c is not None}
         raise DatasetError(
             "calendars",
-            found=listing,
+            found="; ".join(f"{calendar} in {name}" for calendar, name in told.items()),
             expected="one calendar",
             remedy="Name standard, noleap or 360_day with --calendar (calendar= in Python); dates that it lacks are dropped.",
         )
     result = []
-    for name, data in parts:
-        if name in found and found[name] != policy:
-            before = data.sizes["time"]
-            data = data.convert_calendar(policy, align_on="date")  # pyright: ignore[reportArgumentType] -- a user's word; xarray checks it
-            changes.append(f"{name}: calendar {found[name]} to {policy}, {before - data.sizes['time']} times dropped")
+    for (name, data), dim, own in zip(parts, dims, found, strict=True):
+        if dim is not None and own != policy:
+            before = data.sizes[dim]
+            aside = data.drop_vars([c for c in ("init_time", "lead_time") if c in data.coords and c not in data.dims])
+            data = aside.convert_calendar(policy, dim=dim, align_on="date")  # pyright: ignore[reportArgumentType] -- one of CALENDARS
+            changes.append(f"{name}: calendar {own} to {policy}, {before - data.sizes[dim]} times dropped")
         result.append((name, data))
     return result
 
 
-def join(parts: "list[tuple[str, xr.Dataset]]", what: str) -> "xr.Dataset":
-    """One dataset of canonical ones: concatenated along time by sets of variables, then merged on equal times."""
+def join(parts: "list[tuple[str, xr.Dataset]]", what: str, changes: list[str], *, members_by_file: bool = False) -> "xr.Dataset":
+    """One dataset of canonical ones: joined along what differs by sets of variables, then merged on equal times."""
     import xarray as xr
 
     groups: dict[frozenset[str], list[tuple[str, xr.Dataset]]] = {}
@@ -104,18 +107,18 @@ def join(parts: "list[tuple[str, xr.Dataset]]", what: str) -> "xr.Dataset":
             expected="one of the two throughout",
             remedy="Convert the files to one quantity; parts are not guessed.",
         )
-    joined = [along_time(members, what) for members in groups.values()]
-    timed = [d for d in joined if "time" in d.dims]
+    whole = [joined(members, what, changes, members_by_file=members_by_file) for members in groups.values()]
+    timed = [d for d in whole if "time" in d.dims or "init_time" in d.dims]
     for data in timed[1:]:
-        if not np.array_equal(seconds_of(data["time"].values), seconds_of(timed[0]["time"].values)):
+        if any(not np.array_equal(_seconds(data, a), _seconds(timed[0], a)) for a in ("time", "init_time", "lead_time", "member")):
             raise DatasetError(
                 what,
                 found=f"{_span(timed[0])}, and {_span(data)}",
-                expected="the same times for all variables",
+                expected="the same times and members for all variables",
                 remedy="Bring files that cover the same times.",
             )
     seen: dict[str, int] = {}
-    for data in joined:
+    for data in whole:
         for name in data.data_vars:
             if name in seen:
                 raise DatasetError(
@@ -125,49 +128,16 @@ def join(parts: "list[tuple[str, xr.Dataset]]", what: str) -> "xr.Dataset":
                     remedy="Leave out one of the files, or choose with --read (variables= in Python).",
                 )
             seen[str(name)] = 1
-    return xr.merge(joined, join="exact", compat="override", combine_attrs="drop_conflicts")
+    return xr.merge(whole, join="exact", compat="override", combine_attrs="drop_conflicts")
+
+
+def _seconds(data: "xr.Dataset", axis: str) -> np.ndarray:
+    """An axis's values in a form that compares; empty where it is not there."""
+    values = data[axis].values if axis in data.coords and axis in data.dims else np.zeros(0)
+    return seconds_of(values) if values.dtype.kind in "MO" and axis != "member" and len(values) else values
 
 
 def _span(data: "xr.Dataset") -> str:
-    times = data["time"].values
     names = ", ".join(map(str, list(data.data_vars)[:3]))
+    times = data["time" if "time" in data.dims else "init_time"].values
     return f"{names} at {len(times)} times {iso(times[0])} … {iso(times[-1])}"
-
-
-def along_time(parts: "list[tuple[str, xr.Dataset]]", what: str) -> "xr.Dataset":
-    """Concatenate in order of time; a time in two files is refused."""
-    import xarray as xr
-
-    if len(parts) == 1:
-        return parts[0][1]
-    still = [name for name, data in parts if "time" not in data.dims]
-    if still:
-        raise DatasetError(
-            what,
-            found=f"no time in {still[0]}, and the same variables in {len(parts)} files",
-            expected="a time dimension to join them along",
-            remedy="Leave out one of the files.",
-        )
-    parts = sorted(parts, key=lambda p: int(seconds_of(p[1]["time"].values)[0]))
-    owner: dict[int, str] = {}
-    for name, data in parts:
-        for i, second in enumerate(seconds_of(data["time"].values)):
-            if int(second) in owner:
-                raise DatasetError(
-                    what,
-                    found=f"{iso(data['time'].values[i])} in {owner[int(second)]} and in {name}",
-                    expected="each time in one file",
-                    remedy="Leave out one of the files, or cut them so that they do not overlap.",
-                )
-            owner[int(second)] = name
-    data = xr.concat(
-        [d for _, d in parts],
-        "time",
-        join="exact",
-        data_vars="minimal",
-        coords="minimal",
-        compat="override",
-        combine_attrs="drop_conflicts",
-    )
-    order = np.argsort(seconds_of(data["time"].values), kind="stable")
-    return data if (np.diff(order) == 1).all() else data.isel(time=order)

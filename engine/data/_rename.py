@@ -34,7 +34,10 @@ def renamed(data: "xr.Dataset", rename: Mapping[str, str], what: str, changes: l
             remedy=f"Rename both with --rename {taken[0]}=OTHER,{old}={taken[0]} (rename= in Python), or leave {old} out of it.",
         )
     changes += [f"{old} renamed to {new}, as asked" for old, new in mine.items()]
-    return data.rename(mine) if mine else data
+    data = data.rename(mine) if mine else data
+    for new in set(mine.values()) & set(map(str, data.coords)):
+        data[new].attrs.pop("standard_name", None)  # the name that was asked for says what a coordinate is
+    return data
 
 
 def all_found(rename: Mapping[str, str], names: Iterable[set[str]], what: str) -> None:

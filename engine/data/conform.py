@@ -12,8 +12,12 @@ import numpy as np
 
 from engine import lexicon
 from engine.data._coordinates import axis_of, order_times, orient, rename_axes
+from engine.data._expver import merge_versions
+from engine.data._member_axis import member_axis, members_apart
 from engine.data._rename import all_found, names_in, renamed
+from engine.data._times import settle_times
 from engine.data._units import sample, settle_units
+from engine.data._valid import on_valid_times
 from engine.errors import DatasetError
 
 if TYPE_CHECKING:
@@ -33,11 +37,13 @@ def conform(
     *,
     rename: Mapping[str, str] | None = None,
     variables: Sequence[str] | None = None,
+    member_dim: str | None = None,
     strict: bool = True,
 ) -> "tuple[xr.Dataset, tuple[str, ...]]":
     """The dataset in canonical form, and in plain words what was changed.
 
-    `rename` maps the file's names to canonical ones where the lexicon cannot know; `variables` keeps only these;
+    `rename` maps the file's names, also of coordinates, to canonical ones where the lexicon cannot know; `variables` keeps
+    only these; `member_dim` is the members' dimension where its name does not tell;
     `strict` False is for scoring: times may be plain numbers and values outside what is usual are kept as labelled. Raises
     DatasetError for grids, times or units that cannot be settled.
     """
@@ -45,10 +51,16 @@ def conform(
     if rename:
         all_found(rename, [names_in(data)], what)
         data = renamed(data, rename, what, changes)
-    data = rename_axes(data, what, changes)
-    data = orient(data, what, changes)
+    if member_dim is not None:
+        data = member_axis(data, member_dim, what)
+    data = rename_axes(merge_versions(data, what, changes), what, changes)
+    if not strict:
+        data = members_apart(data, what, changes)
+    data = orient(settle_times(data, what, changes), what, changes)
     data = order_times(data, what, changes, numbered=not strict)
-    fields = _named(_as_asked(data, variables or ()), what, changes)
+    if strict and data.sizes.get("lead_time", 1) == 1:  # analyses, or the same step of each forecast: a time series
+        data = on_valid_times(data, what, changes, forecast=False).drop_vars(["init_time", "lead_time"], errors="ignore")
+    fields = _named(_as_asked(data, variables or ()), what, changes, strict)
     if variables is not None:
         fields = _chosen(fields, variables, what)
     result = {}
@@ -93,10 +105,11 @@ def _lazy(field: "xr.DataArray") -> Any:
     """The field's values as a float32 dask array, in pieces of about 1 MB along time and its other leading dimensions."""
     size = field.sizes["latitude"] * field.sizes["longitude"] * 4
     pieces: dict[Any, int] = {d: 1 for d in field.dims} | {"latitude": -1, "longitude": -1}
-    if "time" in field.dims:
+    along = next((d for d in ("time", "init_time") if d in field.dims), None)
+    if along is not None:
         stored = int(field.encoding.get("preferred_chunks", {}).get("time", 1) or 1)
         # a multiple of what is stored together: half a chunk costs as much as a whole one
-        pieces["time"] = stored * max(1, _CHUNK // (size * stored))
+        pieces[along] = stored * max(1, _CHUNK // (size * stored))
     # the bare variable under a name of its own: naming it by content would read and pickle every coordinate
     chunked: Any = field.variable.chunk(pieces, name=f"field-{uuid4().hex}").data
     return chunked.astype(np.float32)
@@ -127,7 +140,7 @@ def _chosen(fields: "dict[str, xr.DataArray]", variables: Sequence[str], what: s
     return kept
 
 
-def _named(data: "xr.Dataset", what: str, changes: list[str]) -> "dict[str, xr.DataArray]":
+def _named(data: "xr.Dataset", what: str, changes: list[str], strict: bool) -> "dict[str, xr.DataArray]":
     """Fields by canonical name, levels taken apart; what is no field on the grid is left out and said."""
     fields: dict[str, xr.DataArray] = {}
     left: list[str] = []
@@ -144,7 +157,7 @@ def _named(data: "xr.Dataset", what: str, changes: list[str]) -> "dict[str, xr.D
             continue
         for level, part in _levels(field, what):
             name = _name(str(key), field.attrs, level)
-            part = part.drop_vars([c for c in part.coords if c not in part.dims])
+            part = part.drop_vars([c for c in part.coords if c not in part.dims and (strict or c not in ("init_time", "lead_time"))])
             part.attrs = {**field.attrs, "file_name": str(key) if level is None else f"{key} at {level:g} hPa"}
             if name in fields:
                 raise DatasetError(
@@ -158,11 +171,12 @@ def _named(data: "xr.Dataset", what: str, changes: list[str]) -> "dict[str, xr.D
     if left:
         changes.append("left out, not fields on the grid: " + ", ".join(left))
     if not fields:
+        strange = sorted({str(d) for v in data.data_vars.values() for d in v.dims} - {*_KEPT, "level"})
         raise DatasetError(
             what,
-            found=f"variables {', '.join(map(str, data.data_vars)) or 'none'}",
+            found=f"variables {', '.join(map(str, data.data_vars)) or 'none'}" + (f" on {', '.join(strange)}" if strange else ""),
             expected="at least one field with latitude and longitude",
-            remedy="Choose a file with gridded fields.",
+            remedy=f"Select along {', '.join(strange)} in the file." if strange else "Choose a file with gridded fields.",
         )
     return fields
 

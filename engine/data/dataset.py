@@ -9,8 +9,10 @@ import numpy as np
 from engine import lexicon
 from engine.data._coordinates import calendar_of, iso, seconds_of
 from engine.data._fingerprint import fingerprint
-from engine.data._join import along_time, join, open_path, same_calendar, same_grid
+from engine.data._join import join, open_path, same_calendar, same_grid
 from engine.data._rename import all_found, names_in
+from engine.data._series import joined
+from engine.data._valid import on_valid_times
 from engine.data.conform import conform
 from engine.errors import DatasetError
 from engine.safety import human, memory_limit, resolved
@@ -88,7 +90,7 @@ def open_dataset(
     all_found(rename or {}, names, "dataset")
     aligned = same_calendar(same_grid([(f"{name} ({role})", data) for role, name, data in parts]), calendar, changes)
     by_role = {role: [(n, d) for (r, _, _), (n, d) in zip(parts, aligned, strict=True) if r == role] for role in SPLITS}
-    splits = {role: _timed(join(members, f"{role} data")) for role, members in by_role.items() if members}
+    splits = {role: _timed(join(members, f"{role} data", changes)) for role, members in by_role.items() if members}
     fields = _together(splits)
     seconds = seconds_of(fields["time"].values)
     positions = {role: np.searchsorted(seconds, seconds_of(data["time"].values)).astype(np.int64) for role, data in splits.items()}
@@ -127,17 +129,17 @@ def _subset(data: "xr.Dataset", variables: Sequence[str]) -> "xr.Dataset":
 
 def _one_forecast(data: "xr.Dataset", name: str, changes: list[str]) -> "xr.Dataset":
     """Analyses have one member and one step; a forecast file is for `engine score`, not for a model's input."""
-    for axis in ("member", "lead_time", "init_time"):
-        if axis in data.dims:
-            if data.sizes[axis] > 1:
-                raise DatasetError(
-                    f"dataset {name}",
-                    found=f"{data.sizes[axis]} values of {axis}: a forecast file",
-                    expected="analyses: one field for each time",
-                    remedy="Score forecasts with `python -m engine score`, or choose one member and step.",
-                )
-            data = data.isel({axis: 0}, drop=True)
-            changes.append(f"{name}: the single {axis} was taken")
+    for axis in ("member", "lead_time"):
+        if data.sizes.get(axis, 1) > 1:
+            raise DatasetError(
+                f"dataset {name}",
+                found=f"{data.sizes[axis]} values of {axis}: a forecast file",
+                expected="analyses: one field for each time",
+                remedy="Score forecasts with `python -m engine score`, or choose one member and step.",
+            )
+    if "member" in data.dims:
+        data = data.isel(member=0, drop=True)
+        changes.append(f"{name}: the single member was taken")
     return data
 
 
@@ -201,7 +203,7 @@ def _together(splits: "dict[str, xr.Dataset]") -> "xr.Dataset":
             )
         seen |= {int(s): role for s in seconds}
     order = sorted(map(str, next(iter(splits.values())).data_vars))
-    return along_time([(role, data[order]) for role, data in splits.items()], "splits")
+    return joined([(role, data[order]) for role, data in splits.items()], "splits", [])
 
 
 def _check_slice(fields: "xr.Dataset") -> None:
@@ -273,4 +275,9 @@ def open_fields(
     """
     raw, _ = open_path(path, select=select, variables=[*variables, *(rename or {})] if variables else None)
     mine = {k: v for k, v in (rename or {}).items() if k in names_in(raw)}
-    return conform(raw, f"dataset {Path(path).name}", rename=mine, variables=variables, strict=False)
+    what = f"dataset {Path(path).name}"
+    data, changes = conform(raw, what, rename=mine, variables=variables, strict=False)
+    if data.sizes.get("lead_time", 1) == 1 and "init_time" in data.dims:
+        said = list(changes)
+        return on_valid_times(data, what, said, forecast=False), tuple(said)
+    return data, changes

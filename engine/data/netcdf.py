@@ -1,5 +1,6 @@
 """NetCDF 3 and 4, chosen by the first bytes, always with an explicit engine on a resolved local path."""
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,9 @@ class NetCDF:
         # SciPy maps classic files and notices truncation, but does not know the 64-bit data variant (CDF-5)
         engine = "h5netcdf" if kind == "hdf5" else "netcdf4" if _version(file) == 5 else "scipy"
         try:
-            data = xr.open_dataset(file, engine=engine, decode_times=xr.coders.CFDatetimeCoder(), decode_timedelta=True)
+            with warnings.catch_warnings():  # "days since 1-1-1" is read as it is meant
+                warnings.filterwarnings("ignore", "Ambiguous reference date string", xr.SerializationWarning)
+                data = xr.open_dataset(file, engine=engine, decode_times=xr.coders.CFDatetimeCoder(), decode_timedelta=True)
         except (OSError, ValueError, TypeError, KeyError, IndexError, RuntimeError, AttributeError) as error:
             raise DatasetError(
                 f"dataset {file.name}",

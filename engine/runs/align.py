@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.errors import ScoreError
+from engine.runs.match_times import NO_TIMES, match_times
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -50,7 +51,8 @@ def meet(forecast: "xr.DataArray", observed: "xr.DataArray", say: Say) -> "tuple
     """Both on their common latitudes, longitudes and times, in the forecast's order (times ascending)."""
     import xarray as xr
 
-    for kind, names in (("latitude", LATITUDE), ("longitude", LONGITUDE), ("time", TIME)):
+    forecast, observed, _ = meet_times(forecast, observed, say)
+    for kind, names in (("latitude", LATITUDE), ("longitude", LONGITUDE)):
         ours, theirs = dimension(forecast, names), dimension(observed, names)
         if ours is None and theirs is None:
             continue
@@ -60,16 +62,8 @@ def meet(forecast: "xr.DataArray", observed: "xr.DataArray", say: Say) -> "tuple
                 kind, found=f"a {kind} dimension in {has} only", expected="it in both", remedy=f"Give {lacks} a {kind} dimension."
             )
         bare = [side for side, field, name in (("forecast", forecast, ours), ("observed", observed, theirs)) if name not in field.coords]
-        if len(bare) == 2 and kind == "time" and forecast.sizes[ours] == observed.sizes[theirs]:
-            observed = observed.rename({theirs: ours}) if ours != theirs else observed
-            continue  # cases without labels on either side: their order is all there is
         if bare:
-            raise ScoreError(
-                kind,
-                found=f"no coordinate values in {' and '.join(bare)}",
-                expected="values to match by",
-                remedy=f"Give the {kind} dimension its coordinate.",
-            )
+            raise _without_values(kind, bare)
         first, second = _positions(kind, forecast[ours].values, observed[theirs].values, say)
         forecast, observed = forecast.isel({ours: first}), observed.isel({theirs: second})
         if ours != theirs:
@@ -94,10 +88,63 @@ def meet(forecast: "xr.DataArray", observed: "xr.DataArray", say: Say) -> "tuple
     return xr.align(forecast, observed, join="exact")
 
 
+def _without_values(kind: str, bare: list[str]) -> ScoreError:
+    return ScoreError(
+        kind,
+        found=f"no coordinate values in {' and '.join(bare)}",
+        expected="values to match by",
+        remedy=f"Give the {kind} dimension its coordinate.",
+    )
+
+
+def meet_times(forecast: "xr.DataArray", observed: "xr.DataArray", say: Say) -> "tuple[xr.DataArray, xr.DataArray, dict[str, Any]]":
+    """Both on their common valid times under the forecast's name, and what the answer says of it (`Match.as_dict`).
+
+    Times of which there is one alone on one side, and none on the other, are taken for the same, and that is said.
+    """
+    ours, theirs = dimension(forecast, TIME), dimension(observed, TIME)
+    if ours is None and theirs is None:
+        return forecast, observed, dict(NO_TIMES)
+    if ours is None or theirs is None:
+        name, count = (ours, forecast.sizes[ours]) if ours else (theirs, observed.sizes[theirs or ""])
+        has, lacks = ("forecast", "observed") if ours else ("observed", "forecast")
+        if count > 1:
+            raise ScoreError(
+                "time",
+                found=f"{count} times in {has} only",
+                expected="them in both",
+                remedy=f"Give the {lacks} its times.",
+            )
+        say(f"the {lacks} has no time: taken to be valid at the only time of the {has}")
+        if ours:
+            return (
+                forecast,
+                observed.expand_dims({name: forecast[name].values}) if name in forecast.coords else observed.expand_dims(name),
+                dict(NO_TIMES),
+            )
+        grown = forecast.expand_dims({name: observed[name].values}) if name in observed.coords else forecast.expand_dims(name)
+        return grown, observed, dict(NO_TIMES)
+    bare = [side for side, field, name in (("forecast", forecast, ours), ("observed", observed, theirs)) if name not in field.coords]
+    counts = {"forecast": forecast.sizes[ours], "observed": observed.sizes[theirs]}
+    if len(bare) == 2 and counts["forecast"] == counts["observed"]:
+        observed = observed.rename({theirs: ours}) if ours != theirs else observed
+        return forecast, observed, dict(NO_TIMES) | counts | {"matched": counts["forecast"]}  # their order is all there is
+    if bare:
+        raise _without_values("time", bare)
+    match = match_times(forecast[ours], observed[theirs])
+    found = match.as_dict()
+    if found["matched"] < counts["forecast"]:
+        say(f"time: {found['matched']} of {counts['forecast']} forecast times are observed; the others are left out")
+    if match.largest and match.within:
+        say(f"time: matched within {match.within:.4g} s; the largest difference is {match.largest:.3g} s")
+    forecast, observed = forecast.isel({ours: match.ours}), observed.isel({theirs: match.theirs})
+    if ours != theirs:
+        observed = observed.rename({theirs: ours})
+    return forecast, observed.assign_coords({ours: forecast[ours]}), found
+
+
 def _positions(kind: str, ours: NDArray[Any], theirs: NDArray[Any], say: Say) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Positions in both of the values they share."""
-    if kind == "time":
-        return _common_times(ours, theirs, say)
     a, b = np.asarray(ours, dtype=np.float64), np.asarray(theirs, dtype=np.float64)
     tolerance = 0.01 * min(_spacing(a), _spacing(b))  # float32 against float64 coordinates, never a neighbour
     distance = a[:, None] - b[None, :]
@@ -123,38 +170,6 @@ def _positions(kind: str, ours: NDArray[Any], theirs: NDArray[Any], say: Say) ->
     if kind == "longitude" and np.abs(a[first] - b[second]).max() > 180:
         say("longitude of the observed counted in the forecast's convention (modulo 360)")
     return first, second
-
-
-def _common_times(ours: NDArray[Any], theirs: NDArray[Any], say: Say) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    calendars = [_calendar(v) for v in (ours, theirs)]
-    if calendars[0] != calendars[1]:
-        raise ScoreError(
-            "time", found=f"calendars {calendars[0]} and {calendars[1]}", expected="one calendar", remedy="Convert one of them first."
-        )
-    if calendars[0] == "standard":
-        ours, theirs = (v.astype("datetime64[us]") for v in (ours, theirs))  # one resolution, so that equal times compare equal
-    for side, values in (("forecast", ours), ("observed", theirs)):
-        if len(set(values.tolist())) < len(values):
-            raise ScoreError("time", found=f"a time twice in {side}", expected="each once", remedy="Drop the duplicates.")
-    place = {value: i for i, value in enumerate(theirs.tolist())}
-    pairs = [(value, i, place[value]) for i, value in enumerate(ours.tolist()) if value in place]
-    if not pairs:
-        raise ScoreError(
-            "time",
-            found=f"no common time: forecast {ours.min()} … {ours.max()}, observed {theirs.min()} … {theirs.max()}",
-            expected="at least one valid time in both",
-            remedy="Give observations of the forecast's valid times.",
-        )
-    if len(pairs) < len(ours):
-        say(f"time: {len(pairs)} of {len(ours)} forecast times are observed; the others are left out")
-    pairs.sort(key=lambda pair: pair[0])
-    return np.array([p[1] for p in pairs]), np.array([p[2] for p in pairs])
-
-
-def _calendar(values: NDArray[Any]) -> str:
-    if values.dtype == object and len(values):
-        return str(getattr(values[0], "calendar", type(values[0]).__name__))
-    return "standard" if np.issubdtype(values.dtype, np.datetime64) else "numbers" if np.issubdtype(values.dtype, np.number) else "text"
 
 
 def _spacing(values: NDArray[np.float64]) -> float:

@@ -4,18 +4,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.data._valid import hours_of_leads
 from engine.kernels import long_run
 from engine.kernels.area import region_weights
 from engine.runs.accumulate import Accumulator, chosen, finalise, require
-from engine.runs.align import Say, meet, member_dimension, same_units
+from engine.runs.align import Say, meet, meet_times, member_dimension, same_units
 from engine.runs.score_answer import Said, answers
-from engine.runs.score_sides import Paths, as_forecast, beside, on_valid_times, open_sides, shared_variables
+from engine.runs.score_open import Paths, Roles, open_climatology, open_sides
+from engine.runs.score_sides import as_forecast, beside, shared_variables
 from engine.types import EnsembleView
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from engine.runs.score_sides import Opener
+    from engine.runs.score_open import Opener
 
 BLOCK = 16_000_000
 """Member values read at a time (64 MB in float32)."""
@@ -47,30 +49,41 @@ def score_files(
     Beside the scores stand `changes` (texts: what was changed or assumed on the way in), `notes` (what else was said, as
     times that were left out) and `times` (how many there are, how many met, within what tolerance).
 
-    Several paths continue one another along time. Both sides are brought to canonical names, units and orientation and
-    meet by coordinate value; what was changed or left out also goes to `say`. Where a forecast holds initial and lead times,
-    `lead_time` (hours) chooses one, and the valid time is their sum. `rename` maps the files' names to canonical ones,
-    `variables` are those of the files that are read, `calendar` is the one to convert to where the sides differ, `select` picks
-    messages of GRIB files. `region` [south, north, west, east]. NaN marks what is
+    Several paths are joined along what differs between them: times, starts, lead times, members; forecasts that differ in
+    nothing are members, one to a file. Both sides are brought to canonical names, units and orientation and meet by
+    coordinate value, in time by valid time; what was changed or left out also goes to `say`. Where a forecast holds several
+    starts and lead times, `lead_time` (hours) chooses one. `rename` maps the files' names to canonical ones, `variables` are
+    those of the files that are read, `calendar` is the one to convert to where the sides differ, `select` picks messages of
+    GRIB files. `region` [south, north, west, east]. NaN marks what is
     missing: it lowers `valid_fraction`. Raises an `EngineError` where members, units, grids or times do not fit.
     """
     entries, said = chosen(scores), Said(say)
-    roles = {"rename": rename, "variables": variables} | ({"select": select} if select else {})
-    ours, theirs = open_sides(forecast, observed, said, member_dim=member_dim, roles=roles, calendar=calendar, opener=opener)
+    roles = Roles(rename or {}, variables, select)
+    ours, theirs = open_sides(
+        forecast,
+        observed,
+        said,
+        member_dim=member_dim,
+        variable=variable,
+        roles=roles,
+        calendar=calendar,
+        lead_time=lead_time,
+        opener=opener,
+    )
     theirs = as_forecast(ours, theirs, said)
     first, second = shared_variables(ours, theirs, variable, said)
     ensemble, truth = ours[first], theirs[second]
-    member = member_dimension(ensemble, None if "member" in ours.dims else member_dim)
-    ensemble = on_valid_times(ensemble, lead_time)
+    member = member_dimension(ensemble, None if "member" in ensemble.dims else member_dim)
     same_units(ensemble, truth)
-    counts = {side: field.sizes.get("time", 1) for side, field in (("forecast", ensemble), ("observed", truth))}
+    leads = hours_of_leads(ours)
+    ensemble, truth, met = meet_times(ensemble, truth, said.note)
     ensemble, truth = meet(ensemble, truth, said.note)
     if "time" not in ensemble.dims:
         ensemble, truth = ensemble.expand_dims("time", 1), truth.expand_dims("time")
     ensemble, truth = ensemble.transpose(member, "time", "latitude", "longitude"), truth.transpose("time", "latitude", "longitude")
-    normal = None if climatology is None else beside(climatology, second, truth, opener)
+    normal = None if climatology is None else beside(open_climatology(climatology, roles, said, opener), second, truth)
     weights = region_weights(truth["latitude"].values, truth["longitude"].values, {"region": tuple(region)})
-    members, times = ensemble.sizes[member], truth.sizes["time"]
+    members = ensemble.sizes[member]
     sums = Accumulator(entries, weights, members, thresholds=thresholds, spread_edges=spread_edges, grid=False)
     for part, view in _pieces(ensemble, truth, normal, tuple(thresholds)):
         for score in entries:
@@ -82,7 +95,7 @@ def score_files(
     for line in long_run.said_few(scored, float(numbers["independent_cases"][0])):
         said.note(line)
     values = answers(numbers, scores, scored, second)
-    return values | {"changes": said.changes, "notes": said.notes, "times": counts | {"matched": times}}
+    return values | {"changes": said.changes, "notes": said.notes, "times": met | {"lead_hours": leads.tolist()}}
 
 
 def _pieces(
