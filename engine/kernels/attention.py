@@ -17,6 +17,7 @@ from torch import Tensor
 
 from engine.kernels.multinomial import NU_MAX, Rows, draw_counts, draw_keys
 from engine.kernels.noise import RowKeys
+from engine.kernels.padding import pieces, spans
 
 _GATHER_NU, _GATHER_KEYS = 64, 128  # measured: below, summing gathered rows beats counts @ V
 
@@ -70,13 +71,32 @@ def average_values(rows: Rows, v: Tensor, nu: int | None, keys: RowKeys | None, 
     return out, mean_weights
 
 
-def average_members(
-    rows: Rows, v: Tensor, nu: int | None, keys: Sequence[RowKeys], need_weights: bool = False
+def average_padded(
+    rows: Rows, v: Tensor, nu: int | None, keys: RowKeys | None, masked: bool, need_weights: bool = False
 ) -> tuple[Tensor, Tensor | None]:
-    """`average_values` once for each of `keys`, one after another along the batch: members that share softmax and CDF."""
+    """`average_values` where a case draws as it would without its padding; `masked` says whether there can be any."""
+    found = spans(rows.weights, keys) if masked and nu is not None and keys is not None else None
+    if found is None or keys is None:
+        return average_values(rows, v, nu, keys, need_weights)
+    out = torch.zeros(*rows.weights.shape[:3], v.shape[-1], device=v.device)
+    used = torch.zeros_like(rows.weights) if need_weights else None
+    for at, queries, (start, stop), own in pieces(rows.weights, keys, found):
+        places = torch.tensor(at, device=v.device)
+        part = Rows(rows.weights[places][:, :, queries, start:stop].contiguous())
+        averaged, drawn = average_values(part, v[places][:, :, start:stop], nu, own, need_weights)
+        out[places[:, None], :, queries] = averaged.transpose(1, 2)
+        if used is not None and drawn is not None:
+            used[places[:, None], :, queries, start:stop] = drawn.transpose(1, 2)
+    return out, used
+
+
+def average_members(
+    rows: Rows, v: Tensor, nu: int | None, keys: Sequence[RowKeys], masked: bool, need_weights: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """`average_padded` once for each of `keys`, one after another along the batch: members that share softmax and CDF."""
     if len(keys) == 1:
-        return average_values(rows, v, nu, keys[0], need_weights)
-    outs, weights = zip(*(average_values(rows, v, nu, k, need_weights) for k in keys), strict=True)
+        return average_padded(rows, v, nu, keys[0], masked, need_weights)
+    outs, weights = zip(*(average_padded(rows, v, nu, k, masked, need_weights) for k in keys), strict=True)
     return torch.cat(outs), torch.cat(weights) if need_weights else None
 
 
@@ -109,7 +129,7 @@ def sample_attention(
     keys = None if nu is None else RowKeys.of(len(q4), seed, member, case, site)
     with torch.autocast(q.device.type, enabled=False):
         rows = attention_rows(q4, k4, mask, is_causal, scale, check_nu(nu))
-        return as_sdpa(average_values(rows, v4, nu, keys)[0], q)
+        return as_sdpa(average_padded(rows, v4, nu, keys, mask is not None)[0], q, k, v)
 
 
 def sample_attention_members(
@@ -134,8 +154,8 @@ def sample_attention_members(
     q4, k4, v4, mask = four_dimensions(q, k, v, attn_mask, enable_gqa)
     with torch.autocast(q.device.type, enabled=False):
         rows = attention_rows(q4, k4, mask, is_causal, scale, check_nu(nu))
-        drawn = [average_values(rows, v4, nu, RowKeys.of(len(q4), seed, int(member), case, site))[0] for member in members]
-        return as_sdpa(torch.cat(drawn), q)
+        keys = [RowKeys.of(len(q4), seed, int(member), case, site) for member in members]
+        return as_sdpa(average_members(rows, v4, nu, keys, mask is not None)[0], q, k, v)
 
 
 def check_nu(nu: int | None) -> int | None:
@@ -145,13 +165,19 @@ def check_nu(nu: int | None) -> int | None:
     return nu
 
 
-def as_sdpa(out: Tensor, like: Tensor) -> Tensor:
-    """`out` in the dtype and number of dimensions of `like`, laid out as SDPA lays out its result (queries before heads)."""
-    out = out.to(like.dtype)
-    if like.dim() < 4:
-        return out.reshape(out.shape[0], *out.shape[-2:]) if like.dim() == 3 else out.reshape(out.shape[-2:])
+def as_sdpa(out: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """`out` `(rows, H, L, Dv)` as SDPA gives it for these inputs: dtype, number of dimensions, queries before heads in memory."""
+    out = out.to(q.dtype)
+    dimensions = max(q.dim(), k.dim(), v.dim())
+    if dimensions < 4:
+        return out.reshape(out.shape[0], *out.shape[-2:]) if dimensions == 3 else out.reshape(out.shape[-2:])
     out = out.transpose(1, 2).contiguous().transpose(1, 2)
-    return out if like.dim() == 4 else out.reshape(*like.shape[:-1], out.shape[-1])
+    return out if dimensions == 4 else out.reshape(*_leading(q, k, v), *out.shape[-2:])
+
+
+def _leading(*parts: Tensor) -> tuple[int, ...]:
+    """Sizes of batch and heads, broadcast as torch does."""
+    return tuple(torch.broadcast_shapes(*(x.shape[:-2] for x in parts)))
 
 
 def attention_rows(q: Tensor, k: Tensor, mask: Tensor | None, is_causal: bool, scale: float | None, nu: int | None) -> Rows:
@@ -165,14 +191,41 @@ def _per_key_head(x: Tensor, key_heads: int) -> Tensor:
     return x if x.shape[1] == key_heads else x.reshape(x.shape[0], key_heads, -1, x.shape[-1])
 
 
+def rows_of(q: Tensor, k: Tensor, v: Tensor) -> int:
+    """Attention rows of a call: its batch, broadcast over query, key and value; 1 for a call without one."""
+    return max(x.shape[0] if x.dim() == max(q.dim(), k.dim(), v.dim()) else 1 for x in (q, k, v)) if q.dim() > 2 else 1
+
+
 def four_dimensions(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, enable_gqa: bool) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Inputs as `(batch, heads, length, width)`; what SDPA accepts with fewer or more dimensions is reshaped."""
+    """Inputs as `(batch, heads, length, width)`; what SDPA accepts with fewer or more dimensions is reshaped.
+
+    Batch and heads broadcast as in SDPA: one row of keys and values serves every row of queries, one key head every query head
+    (which needs no copy: it is a group of all heads), and the other way round.
+    """
+    fits = q.shape[-1] == k.shape[-1] and k.shape[-2] == v.shape[-2]
+    if not enable_gqa and fits:
+        try:
+            leading = _leading(q, k, v)
+        except RuntimeError:
+            fits = False
+        else:
+            if any(x.shape[:-2] != leading for x in (q, k, v)):
+                q, k, v = (x.expand(*_kept(x, leading, q is x), *x.shape[-2:]) for x in (q, k, v))
+                if k.shape[:-2] != v.shape[:-2]:
+                    k, v = (x.expand(*leading, *x.shape[-2:]) for x in (k, v))
     if mask is not None and q.dim() != 4 and mask.dim() > 2:
         mask = mask.expand(*q.shape[:-1], k.shape[-2]).reshape(q.shape[0], -1, q.shape[-2], k.shape[-2])
     heads = [x.reshape(*(1,) * (4 - x.dim()), *x.shape) if x.dim() < 3 else x.reshape(x.shape[0], -1, *x.shape[-2:]) for x in (q, k, v)]
     q4, k4, v4 = heads
-    fits = q4.shape[1] % k4.shape[1] == 0 if enable_gqa else q4.shape[1] == k4.shape[1]
-    if len({len(x) for x in heads}) > 1 or not fits or k4.shape[:3] != v4.shape[:3] or q4.shape[-1] != k4.shape[-1]:
+    if fits:
+        fits = k4.shape[1] > 0 and q4.shape[1] % k4.shape[1] == 0 if enable_gqa else k4.shape[1] in (1, q4.shape[1])
+    if not fits or len({len(x) for x in heads}) > 1 or k4.shape[:3] != v4.shape[:3]:
         found = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}, enable_gqa={enable_gqa}"
         raise ValueError(f"{found}; expected q (B, H, Lq, D), k (B, Hk, Lk, D), v (B, Hk, Lk, Dv)")
     return q4, k4, v4, mask
+
+
+def _kept(x: Tensor, leading: tuple[int, ...], query: bool) -> tuple[int, ...]:
+    """Batch and heads that `x` is expanded to; the single head of keys or values stays one."""
+    single = not query and len(leading) == 2 and (x.dim() < 3 or x.shape[-3] == 1)
+    return (*leading[:-1], 1) if single else leading

@@ -9,86 +9,61 @@ The mode that reaches attention lives in the thread that entered it; nothing glo
   restores, and such a model's own draws repeat only without overlap. Attention's noise has generators of its own;
 - gradient mode is left alone: `torch.no_grad` (not `inference_mode`, which breaks models that cache tensors) is the
   caller's; with gradients on, they reach the values, never the choice of keys;
-- a site is numbered by call order within one forward of `model`. Who calls parts of a model instead says
-  `sa.begin(batch=B, site=first)` before.
+- a site is numbered by call order within one forward of `model`, and each forward is a step of its own in the key of the noise.
+  Who calls parts of a model instead says `sa.begin(batch=B, site=first)` before; parts that are called without it (an encoder
+  before its decoder's forwards) have a step of their own too, so that no two sites share a key.
 """
 
-import random
-import sys
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from engine.errors import AttentionError
 from engine.kernels.attention import check_nu
+from engine.kernels.audit import AUDITED, Audit
+from engine.kernels.contexts import CALLS, FLAGS, PROCESS
 from engine.kernels.mode import AttentionMode
 from engine.kernels.noise import key64
 from engine.kernels.sites import InterceptionReport, SiteSelection, SiteTracker
 
 
 class StochasticAttention:
-    """Handle of an open context: the `report` of what the last forward met, and `begin` for forwards of parts."""
+    """Handle of an open context: the `report` of what the last forward met, and `begin`, which names a forward."""
 
     def __init__(self, tracker: SiteTracker, mode: AttentionMode) -> None:
         self._tracker, self._mode = tracker, mode
 
     @property
     def report(self) -> InterceptionReport:
-        """Sites of the last forward, softmaxes left loose, dropouts that were switched off."""
-        loose = tuple(softmax.module for softmax in self._mode.softmaxes if not softmax.consumed)
-        return InterceptionReport(tuple(self._tracker.sites), loose, tuple(self._tracker.dropouts), self._tracker.forwards)
+        """Sites of the last forward, softmaxes left loose and what they are, dropouts that were switched off."""
+        met = self._mode.by_hand.softmaxes
+        hidden = dict.fromkeys((*self._mode.by_hand.hidden, *(AUDITED.get(self._tracker.model) or ())))
+        loose = [softmax.module for softmax in met if not softmax.consumed]
+        loose += [place for text in hidden if (place := text.partition(": ")[0].replace("the model", "")) not in loose]
+        unreached = dict.fromkeys([softmax.words for softmax in met if softmax.missed]) | hidden
+        other = dict.fromkeys(softmax.words for softmax in met if not softmax.consumed and not softmax.missed)
+        dropouts = tuple(self._tracker.dropouts)
+        return InterceptionReport(tuple(self._tracker.sites), tuple(loose), dropouts, self._tracker.forwards, tuple(unreached), tuple(other))
 
-    def begin(self, *, batch: int | None = None, site: int = 0) -> None:
-        """Start a forward by hand: `batch` cases, whose first attention call has index `site`."""
-        self._tracker.begin(batch, site)
-        self._tracker.on_forward()
+    def begin(
+        self, *, batch: int | None = None, site: int = 0, cases: Sequence[int] | Tensor | None = None, step: int | None = None
+    ) -> None:
+        """Name the forward that comes next, of the model or of its parts called by hand.
 
+        `cases`, the ids of its rows, instead of those of the context; `step`, its number, instead of the one after the last forward's;
+        `batch`, its number of cases, and `site`, the index of its first attention call, for forwards of parts. A loop over batches gives
+        what one batch gives with `begin(cases=ids of these rows, step=0)` before each.
+        """
+        ids = None if cases is None else [int(case) for case in torch.as_tensor(cases).tolist()]
+        self._tracker.begin(batch, site, ids, step, announced=True)
 
-class _ProcessState:
-    """Global generators and the compiler's stance: saved by the first context of the process, restored by the last."""
-
-    def __init__(self) -> None:
-        self._lock, self._depth, self._undo = threading.Lock(), 0, ExitStack()
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        with self._lock:
-            if self._depth == 0:
-                self._save()
-            self._depth += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._depth -= 1
-                if self._depth == 0:
-                    self._undo.close()
-
-    def _save(self) -> None:
-        self._undo.callback(random.setstate, random.getstate())
-        self._undo.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002 (the legacy global is what models use)
-        self._undo.callback(torch.set_rng_state, torch.get_rng_state())
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
-            self._undo.callback(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())
-        if "torch._dynamo" in sys.modules:  # else nothing is compiled, and importing it takes seconds
-            self._undo.enter_context(torch.compiler.set_stance("force_eager"))
-
-    @staticmethod
-    def seed(key: int) -> None:
-        """Seed the global generators; a context must be open."""
-        random.seed(key)
-        np.random.seed(key % 2**32)  # noqa: NPY002
-        torch.default_generator.manual_seed(key)
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
-            torch.cuda.manual_seed_all(key)
-
-
-_PROCESS = _ProcessState()
+    @property
+    def reduced(self) -> bool:
+        """Whether attention ran under autocast, in less than single precision."""
+        return self._mode.reduced
 
 
 @contextmanager
@@ -100,6 +75,7 @@ def stochastic_attention(
     cases: Sequence[int] | Tensor | None = None,
     sites: str | Iterable[int | str] | None = None,
     spread: bool = False,
+    partial: bool | None = None,
 ) -> Iterator[StochasticAttention]:
     """Context in which a forward of `model` gives one stochastic member; the model is restored on exit, also after an error.
 
@@ -110,9 +86,16 @@ def stochastic_attention(
     `spread` starts from one row that all members share (`member` and `cases` have the length of the result): the first
     active call draws every member from one softmax and returns a row for each, and what follows broadcasts. The same
     numbers as repeating the row, at the cost of one up to there; the model must not fix its batch size beforehand.
-    The same (seed, member, case, site) gives the same draws, whatever the batch, thread or order.
+    Every forward in one context is a step of its own: its noise is independent of the one before, so a rollout of the model into its
+    own output is one trajectory of the member. The first forward is step 0; `sa.begin(cases=…, step=…)` names the next one instead
+    (a loop over batches: step 0 for each, with the ids of its rows). The same (seed, member, case, site, step) gives the same draws,
+    whatever the batch, thread or order; a model's own rounding, which depends on the batch, may move a rare draw.
+    `partial` True accepts a model some of whose attention is not reached and stays deterministic; None refuses it unless `sites`
+    chooses deliberately; False refuses it always.
+    A context reaches the calls of its own model in its own thread, also inside the context of another model; of two contexts on one
+    model in one thread the inner one draws.
     Raises ValueError for a `nu` out of range; AttentionError where attention rows are no multiple of the cases, where a
-    forward meets no attention at all, or none that `sites` selects.
+    forward meets no attention at all, none that `sites` selects, or attention that is not reached.
     """
     for each in nu if isinstance(nu, Sequence) else (nu,):
         check_nu(each)
@@ -123,30 +106,52 @@ def stochastic_attention(
     ids = None if cases is None else [int(case) for case in torch.as_tensor(cases).tolist()]
     tracker = SiteTracker(model, ids, members, SiteSelection(sites), seed, spread=spread)
     mode = AttentionMode(tracker, nu)
-    key = key64(seed, members if isinstance(members, int) else members[0])
+    handle = StochasticAttention(tracker, mode)
+    first = members if isinstance(members, int) else members[0]
+    audit = Audit(tracker, lambda: mode.seen, mode.reaches) if AUDITED.get(model) is None else None
+    mode.by_hand.auditing = audit is not None
 
     def on_forward() -> None:
-        mode.softmaxes.clear()
-        _PROCESS.seed(key)
+        mode.by_hand.start()
+        PROCESS.seed(key64(seed, first, step=tracker.step))
 
-    tracker.on_forward = on_forward
-    training = [(module, module.training) for module in model.modules()]
-    with _PROCESS.held():
+    def after_forward() -> None:
+        if audit is not None:
+            AUDITED.put(model, tuple(dict.fromkeys((*audit.found, *mode.by_hand.hidden))))
+        if nu is not None and not (sites is not None if partial is None else partial):
+            _refuse_part(model, handle.report)
+
+    tracker.on_forward, tracker.after_forward = on_forward, after_forward
+    modules = list(model.modules())
+    with PROCESS.held(), FLAGS.off(modules), CALLS.opened(tracker), ExitStack() as open_modes:
+        mode.trace.learn_constants(modules)
         try:
-            for module, _ in training:  # not model.eval(): exported programs refuse it, and some override it with side effects
-                module.training = False
             tracker.install()
-            _PROCESS.seed(key)
-            with mode:
-                yield StochasticAttention(tracker, mode)
+            open_modes.enter_context(mode)
+            if audit is not None:
+                open_modes.enter_context(audit)
+            yield handle
         finally:
             tracker.remove()
-            for module, flag in training:
-                module.training = flag
-    _refuse_nothing_done(tracker, sites)
+            open_modes.close()
+    if tracker.seen and tracker.sites and not tracker.forwards:  # parts called by hand
+        after_forward()
+    _refuse_nothing_done(tracker, sites, handle.report)
 
 
-def _refuse_nothing_done(tracker: SiteTracker, sites: Any) -> None:
+def _refuse_part(model: nn.Module, report: InterceptionReport) -> None:
+    """Raise where some attention was reached and some was not: the spread would pass for the model's."""
+    if not report.sites or not report.unreached:
+        return
+    raise AttentionError(
+        f"model {type(model).__name__}",
+        found=f"{report.hits} attention call(s) reached, and not reached: {'; '.join(report.unreached[:6])}",
+        expected="every attention reached, as what is not stays deterministic",
+        remedy="Write it with torch's scaled_dot_product_attention, choose modules with sites=, or accept it with partial=True.",
+    )
+
+
+def _refuse_nothing_done(tracker: SiteTracker, sites: Any, report: InterceptionReport) -> None:
     """Raise where forwards ran and none of their attention was stochastic: the results would pass for an ensemble."""
     if not tracker.forwards or tracker.active:
         return
@@ -160,7 +165,7 @@ def _refuse_nothing_done(tracker: SiteTracker, sites: Any) -> None:
         )
     raise AttentionError(
         f"model {type(tracker.model).__name__}",
-        found="no attention call in its forward",
+        found="no attention call in its forward" + "".join(f"; {text}" for text in (report.unreached + report.no_attention)[:6]),
         expected="at least one attention that can be reached",
         remedy="Inspect the model with inspect_attention: it gives the reason.",
     )

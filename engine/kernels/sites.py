@@ -2,7 +2,8 @@
 
 import fnmatch
 import re
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.errors import AttentionError
+from engine.kernels.contexts import CALLS
 from engine.kernels.noise import RowKeys
 
 
@@ -18,8 +20,9 @@ class Site:
     """One attention call of a forward.
 
     `index`, its order within the forward; `module`, qualified name of the innermost module that was running;
-    `tier`, how it was reached (T1 fused call, T2 multi-head call, T3 softmax written by hand); `query` and `key`, shapes
-    (T3: the weights' shape twice); `rows_per_case`, attention rows that share a case; `active`, whether it is stochastic.
+    `tier`, how it was reached (T1 fused call, T2 multi-head call, T3 softmax written by hand); `query` and `key`, shapes (T3:
+    of the factors of the scores); `value`, the shape of what is averaged; `rows_per_case`, attention rows that share a
+    case; `active`, whether it is stochastic; `taken_for`, why a softmax written by hand was taken for attention.
     """
 
     index: int
@@ -29,16 +32,24 @@ class Site:
     key: tuple[int, ...]
     rows_per_case: int
     active: bool
+    value: tuple[int, ...] = ()
+    taken_for: str = ""
 
 
 @dataclass(frozen=True)
 class InterceptionReport:
-    """What the last forward met: its `sites`, `loose` softmaxes (module names), active `dropouts` that were switched off."""
+    """What the last forward met: its `sites`, `loose` softmaxes (module names), active `dropouts` that were switched off.
+
+    `unreached`, in words with their modules: what is attention, or may be, and stays deterministic; `no_attention`, the softmaxes that
+    are none (a classifier's, a router's, a distribution's over fixed values). Each loose softmax is in one of the two.
+    """
 
     sites: tuple[Site, ...]
     loose: tuple[str, ...]
     dropouts: tuple[str, ...]
     forwards: int
+    unreached: tuple[str, ...] = ()
+    no_attention: tuple[str, ...] = ()
 
     @property
     def hits(self) -> int:
@@ -89,9 +100,24 @@ def first_tensor(values: Iterable[Any]) -> Tensor | None:
     for value in values:
         if isinstance(value, Tensor):
             return value
-        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+        inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
         if (found := first_tensor(inner)) is not None:
             return found
+    return None
+
+
+def cases_of(arguments: Sequence[Any], axis: int, lone_matrix: bool) -> int | None:
+    """Cases of a forward by its first tensor argument; None where it does not tell: no tensor, too few dimensions, a list of tensors
+    whose lengths differ (images of several sizes, say) or that is as long as none of them.
+    """
+    for value in arguments:
+        if isinstance(value, list | tuple) and len(value) > 1 and all(isinstance(x, Tensor) for x in value):
+            lengths = {x.shape[axis] if x.dim() > axis else 0 for x in value}
+            if len(lengths) > 1:
+                return None
+        tensor = first_tensor([value])
+        if tensor is not None:
+            return None if tensor.dim() <= axis or (lone_matrix and tensor.dim() == 2) else tensor.shape[axis]
     return None
 
 
@@ -112,6 +138,9 @@ class SiteTracker:
         self.model, self.selection, self.seed = model, selection, seed
         self.cases, self.members, self.spread = cases, members, spread
         self.axis = batch_axis(model)
+        self.thread, self.covered = threading.get_ident(), 0
+        self.step, self._used, self._announced = 0, False, False
+        self._default_cases = cases
         self.running: list[str] = []
         self.sites: list[Site] = []
         self.dropouts: dict[str, None] = {}
@@ -127,6 +156,7 @@ class SiteTracker:
                 continue
             self._hooks.append(module.register_forward_pre_hook(self._entering(name, module is self.model), with_kwargs=True))
             self._hooks.append(module.register_forward_hook(self._leaving, always_call=True))
+        self.on_forward()
 
     def remove(self) -> None:
         """Take the hooks off."""
@@ -139,17 +169,36 @@ class SiteTracker:
         """Qualified name of the innermost module that is running; empty at the top."""
         return self.running[-1] if self.running else ""
 
-    def begin(self, batch: int | None = None, site: int = 0) -> None:
-        """Start a forward of `batch` cases whose first attention call has index `site`."""
-        self.sites, self.offset, self.batch = [], site, batch
-        self._together = self.spread
+    def begin(
+        self, batch: int | None = None, site: int = 0, cases: Sequence[int] | None = None, step: int | None = None, *, announced: bool = False
+    ) -> None:
+        """Start a forward of `batch` cases whose first attention call has index `site`; without a `step`, the one after the last.
 
-    def place(self, tier: str, query: Sequence[int], key: Sequence[int], rows: int) -> tuple[Site, tuple[RowKeys, ...]]:
+        `announced` says that the caller names it: a forward of the whole model that follows at once is this one.
+        """
+        self.step = step if step is not None else self.step + self._used
+        self.sites, self.offset, self.batch = [], site, batch
+        self.cases = self._default_cases if cases is None else cases
+        self._together = self.spread
+        self._used, self._announced = not announced, announced
+        self.on_forward()
+
+    def place(
+        self, tier: str, query: Sequence[int], key: Sequence[int], rows: int, value: Sequence[int] = (), taken_for: str = ""
+    ) -> tuple[Site, tuple[RowKeys, ...]]:
         """Number one attention call whose batch has `rows` rows; its site and the keys of its noise.
 
         One set of keys, or at the first active site of a spread forward one for each member: until then all members are
         the same row.
         """
+        self._used, self._announced = True, False
+        if CALLS.ambiguous:
+            raise AttentionError(
+                "attention outside the modules of any model",
+                found="contexts open on several models, none of which is running",
+                expected="calls of a module of one of them",
+                remedy="Close the other contexts first, or call the model itself.",
+            )
         cases = self.cases
         if cases is None and not isinstance(self.members, int):
             cases = range(len(self.members))
@@ -162,37 +211,61 @@ class SiteTracker:
                 expected="a multiple of the number of cases, batch-major",
                 remedy="Give one case id for each example (cases= in Python); models that pack examples are not supported.",
             )
-        site = Site(index, name, tier, tuple(query), tuple(key), rows // count, (index, name) in self.selection)
+        active = (index, name) in self.selection
+        site = Site(index, name, tier, tuple(query), tuple(key), rows // count, active, tuple(value), taken_for)
         self.sites.append(site)
         self.seen += 1
         self.active += site.active
         if self._together and site.active and cases is not None and not isinstance(self.members, int):
             self._together = False
             pairs = zip(self.members, cases, strict=True)
-            return site, tuple(RowKeys.of(rows, self.seed, member, [case], index) for member, case in pairs)
+            return site, tuple(RowKeys.of(rows, self.seed, member, [case], index, self.step) for member, case in pairs)
         if self._together:
-            return site, (RowKeys.of(rows, self.seed, 0, [0], index),)
-        return site, (RowKeys.of(rows, self.seed, self.members, range(count) if cases is None else cases, index),)
+            return site, (RowKeys.of(rows, self.seed, 0, [0], index, self.step),)
+        return site, (RowKeys.of(rows, self.seed, self.members, range(count) if cases is None else cases, index, self.step),)
 
     def note_dropout(self, function: str) -> None:
         """Remember a dropout that was active in evaluation mode."""
         self.dropouts[f"{self.module}:{function}"] = None
 
+    @property
+    def _deaf(self) -> bool:
+        """Whether a hook's call is not this context's: made in another thread, or taken by an inner context on the same model."""
+        return self.covered > 0 or threading.get_ident() != self.thread
+
     def _entering(self, name: str, top: bool) -> Any:
-        def hook(module: nn.Module, args: tuple, kwargs: dict) -> None:
+        def hook(module: nn.Module, args: tuple, kwargs: dict | None = None) -> None:
+            if self._deaf:
+                return
             if top and not self.running:
-                self.forwards += 1
-                tensor = first_tensor([*args, *kwargs.values()])
-                lone = tensor is None or tensor.dim() <= self.axis or (tensor.dim() == 2 and isinstance(module, nn.MultiheadAttention))
-                self.begin(None if lone or tensor is None else tensor.shape[self.axis])
-                self.on_forward()
+                self._start(module, args, kwargs or {})
+            if not self.running:
+                CALLS.running.append(self)
             self.running.append(name)
 
         return hook
 
-    def _leaving(self, module: nn.Module, args: tuple, output: Any) -> None:
-        if self.running:
-            self.running.pop()
+    def _start(self, module: nn.Module, args: tuple, kwargs: dict) -> None:
+        """A forward of the whole model: a step of its own, or the one that was announced."""
+        self.forwards += 1
+        batch = cases_of([*args, *kwargs.values()], self.axis, isinstance(module, nn.MultiheadAttention))
+        if self._announced:
+            self.batch, self._used, self._announced = self.batch or batch, True, False
+        else:
+            self.begin(batch)
+
+    def _leaving(self, module: nn.Module, args: tuple, output: Any = None) -> None:
+        if self._deaf or not self.running:
+            return
+        self.running.pop()
+        if not self.running:
+            CALLS.running.remove(self)
+            if module is self.model and output is not None:
+                self.batch = None  # what follows outside the model is no longer these cases
+                self.after_forward()
+
+    def after_forward(self) -> None:
+        """Called when a forward of the whole model has ended without an error; replaced by the interceptor."""
 
     def on_forward(self) -> None:
         """Called when a forward of the whole model begins; replaced by the interceptor."""

@@ -1,6 +1,6 @@
 """Softmax written by hand (tier T3): a tag on the softmax's result, carried until it meets the values.
 
-Only a softmax over the last dimension is tagged, and only operations that leave the keys whole carry the tag: casts, copies,
+A softmax over any axis but the batch's is tagged, and only operations that leave the keys whole carry the tag: casts, copies,
 dropout that is off, masking with zeros, and views. Whatever else touches the weights loses the tag, and the softmax is
 reported as loose (a router's softmax is rightly one). Where the keys are after a view is read off a probe, key numbers
 0…n-1 that are the same in every row (stride 0) and are viewed alike.
@@ -13,24 +13,47 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engine.kernels.axes import einsum_parts, key_axis, letter_at
+from engine.kernels.provenance import VIEWS, Origin
+
 _ATTRIBUTE = "_stochastic_attention_tag"
 
 CASTS = frozenset({"to", "type", "float", "half", "bfloat16", "double", "type_as", "_to_copy"})
 COPIES = frozenset({"contiguous", "clone", "detach", "alias", "lift_fresh_copy"})
-VIEWS = frozenset({"view", "reshape", "view_as", "expand", "expand_as", "flatten", "unflatten", "squeeze", "unsqueeze", "_unsafe_view"})
-VIEWS |= {"transpose", "permute", "swapaxes", "swapdims", "movedim", "moveaxis", "__getitem__", "select", "narrow", "slice"}
 ZEROING = frozenset({"masked_fill", "nan_to_num"})
 CARRIERS = CASTS | COPIES | VIEWS | ZEROING
-IN_PLACE = frozenset({"masked_fill_", "nan_to_num_", "mul_", "div_"})
-PRODUCTS = {"matmul": 0, "__matmul__": 0, "bmm": 0, "mm": 0, "__rmatmul__": 1, "baddbmm": 1}
+IN_PLACE = frozenset({"masked_fill_", "nan_to_num_", "mul_"})
+PRODUCTS = {name: (0, 1) for name in ("matmul", "__matmul__", "bmm", "mm", "mv")} | {"__rmatmul__": (1, 0), "baddbmm": (1, 2)}
+"""Positions of the left and the right factor among the arguments."""
 
 
 @dataclass
 class Softmax:
-    """One softmax of a forward: the module that called it, and whether its result met values."""
+    """One softmax of a forward: the module that called it, what it normalises over, and what its result met.
+
+    `form`, how it was written; `consumed`, it was reached as attention; `met`, it multiplied something that depends on the input;
+    `constants`, it multiplied what does not.
+    """
 
     module: str
+    origin: Origin
+    form: str = "softmax"
     consumed: bool = False
+    met: bool = False
+    constants: bool = False
+
+    @property
+    def missed(self) -> bool:
+        """Whether it stands for attention, or may, and was not reached."""
+        return not self.consumed and (self.origin.kind == "attention" or (self.origin.kind == "places" and self.met))
+
+    @property
+    def words(self) -> str:
+        """For people: the module, and what stands there."""
+        use = ""
+        if self.origin.kind == "attention":
+            use = " that meets constants" if self.constants and not self.met else " that meets its values in no product that is followed"
+        return f"{self.module or 'the model'}: a {self.form} over {self.origin.words}{use}"
 
 
 @dataclass(frozen=True)
@@ -47,14 +70,16 @@ class Tag:
     source: Tensor | None = None
 
     @property
-    def ready(self) -> bool:
-        """Whether the keys lie along the last dimension, so that the left factor of a product is summed over them."""
-        return self.probe.shape[-1] == 1 or key_axis(self.probe) == -1
+    def axis(self) -> int:
+        """Axis (negative) of the keys; 0 where there is none."""
+        return key_axis(self.probe) or (-1 if self.probe.shape[-1] == 1 else 0)
 
 
-def fresh(out: Tensor, owner: object, softmax: Softmax) -> Tensor:
-    """Tag the result of a softmax over its last dimension and return it."""
-    return put(out, Tag(owner, softmax, torch.arange(out.shape[-1], device=out.device).expand(out.shape)))
+def fresh(out: Tensor, owner: object, softmax: Softmax, axis: int) -> Tensor:
+    """Tag the result of a softmax over the axis (negative) and return it."""
+    shape = [1] * out.dim()
+    shape[axis] = out.shape[axis]
+    return put(out, Tag(owner, softmax, torch.arange(out.shape[axis], device=out.device).view(shape).expand(out.shape)))
 
 
 def tag_of(value: Any, owner: object) -> Tag | None:
@@ -69,10 +94,10 @@ def put(tensor: Tensor, tag: Tag) -> Tensor:
     return tensor
 
 
-def softmax_axis(args: Sequence[Any], kwargs: dict[str, Any]) -> int | None:
-    """The `dim` argument of a softmax call."""
-    axis = kwargs.get("dim", args[1] if len(args) > 1 else None)
-    return axis if isinstance(axis, int) else None
+def drop(tensor: Tensor) -> None:
+    """Take a tag off."""
+    if hasattr(tensor, _ATTRIBUTE):
+        delattr(tensor, _ATTRIBUTE)
 
 
 def carry(name: str, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], out: Any, tag: Tag) -> None:
@@ -100,19 +125,13 @@ def _seen_through(func: Callable[..., Any], args: Sequence[Any], kwargs: dict[st
     return seen if isinstance(seen, Tensor) and key_axis(seen) is not None and seen.numel() else None
 
 
-def key_axis(probe: Tensor) -> int | None:
-    """Axis (negative) along which a probe counts the keys, or None where they no longer lie along one axis, all of them."""
-    moving = [i - probe.dim() for i, (step, length) in enumerate(zip(probe.stride(), probe.shape, strict=True)) if step and length > 1]
-    if len(moving) != 1 or probe.stride(moving[0]) != 1:
-        return None
-    return moving[0] if probe.shape[moving[0]] == probe.untyped_storage().nbytes() // probe.element_size() else None
-
-
-def contracted(equation: str, position: int, axis: int) -> bool:
-    """Whether operand `position` of an einsum has the index at `axis` summed against another operand."""
-    left, _, right = equation.replace(" ", "").partition("->")
-    operands = left.split(",")
-    own = operands[position]
-    letter = own[axis] if -axis <= len(own) else "."
-    others = operands[:position] + operands[position + 1 :]
-    return letter.isalpha() and letter not in right and own.count(letter) == 1 and any(letter in other for other in others)
+def contracted(equation: str, operands: Sequence[Any], position: int, axis: int) -> list[int]:
+    """The other operands of an einsum with which `axis` of the operand at `position` is summed; none where it is not summed."""
+    found = einsum_parts(equation, len(operands))
+    if found is None or not axis:
+        return []
+    parts, right = found
+    letter = letter_at(parts[position], operands[position].dim(), axis)
+    if letter is None or not letter.isalpha() or letter in right or parts[position].count(letter) != 1:
+        return []
+    return [i for i, part in enumerate(parts) if i != position and letter in part]

@@ -17,11 +17,12 @@ class Unreachable:
 _BY_CLASS = (  # pattern over "module path.class name", what it is
     (r"auto_?correlation|autoformer", "Autoformer's autocorrelation picks time lags, not keys: there are no weights to draw from"),
     (r"(^|[._])coat($|[._])|factorat(t|n)", "CoaT's factorised attention normalises keys over positions: it has no weights per query"),
+    (r"^chronos\.chronos2.*Group", "Chronos-2's group attention attends across the series of a batch: no draw belongs to one of them"),
     (r"^torch_geometric\.nn", "PyTorch Geometric normalises messages by a scatter softmax, which is not a product of weights and values"),
     (r"^xformers\.", "xformers runs its own attention kernels; build the model with torch's scaled_dot_product_attention instead"),
     (r"^flash_attn\.", "flash_attn runs its own CUDA kernels; build the model with torch's scaled_dot_product_attention instead"),
 )
-_BY_CALL = {  # name used in a module's forward: what it is
+BY_CALL = {  # name used in a module's forward: what it is
     "memory_efficient_attention": "xformers' memory_efficient_attention is a kernel of its own; use torch's scaled_dot_product_attention",
     "flash_attn_func": "flash_attn is its own CUDA kernel; use torch's scaled_dot_product_attention instead",
     "flash_attn_qkvpacked_func": "flash_attn is its own CUDA kernel; use torch's scaled_dot_product_attention instead",
@@ -43,8 +44,8 @@ def find_unreachable(model: nn.Module) -> list[Unreachable]:
         for pattern, text in _BY_CLASS:
             if re.search(pattern, path, re.IGNORECASE) and text not in found:
                 found[text] = Unreachable(f"{text} (in {name or kind.__name__})", True)
-        for called in _names_used(kind) & _BY_CALL.keys():
-            text = _BY_CALL[called]
+        for called in _names_used(kind) & BY_CALL.keys():
+            text = BY_CALL[called]
             found.setdefault(text, Unreachable(f"{text} (in {name or kind.__name__})", False))
     return list(found.values())
 

@@ -65,10 +65,13 @@ def passes(model, *args, nu=4, **kwargs):
         with stochastic_attention(model, None) as replay:
             again = model(*args, **kwargs)
         with stochastic_attention(model, nu) as sa:
-            one, same = model(*args, **kwargs), model(*args, **kwargs)
+            one = model(*args, **kwargs)
+            drawn = sa.report
+            sa.begin(step=0)
+            same = model(*args, **kwargs)
         with stochastic_attention(model, nu, member=1):
             other = model(*args, **kwargs)
-    return [first(x) for x in (plain, again, one, same, other)], replay.report, sa.report
+    return [first(x) for x in (plain, again, one, same, other)], replay.report, drawn
 
 
 def first(output):
@@ -254,7 +257,7 @@ def test_parts_of_a_model_keep_the_numbering():
         prefix = model.aggregate(model.embed(x, names), lead)
         with stochastic_attention(model, 4, member=3, cases=[5, 6, 7], sites="blocks.*") as sa:
             whole = model(*args)
-            sa.begin(batch=3, site=1)
+            sa.begin(batch=3, site=1, step=0)
             parts = model.decode(model.run_blocks(prefix), names)
     assert torch.allclose(whole, parts, atol=1e-6)
 
@@ -292,11 +295,14 @@ def test_a_models_own_draws_repeat():
             return super().forward(x * (torch.rand(x.shape[1], 1) > 0.3))
 
     model, x = Masking(), torch.randn(2, 7, 16)
-    with torch.no_grad(), stochastic_attention(model, 4, member=1):
-        first_pass, second = model(x), model(x)
+    with torch.no_grad(), stochastic_attention(model, 4, member=1) as sa:
+        first_pass, next_step = model(x), model(x)
+        sa.begin(step=0)
+        second = model(x)
     with torch.no_grad(), stochastic_attention(model, 4, member=2):
         other = model(x)
     assert torch.equal(first_pass, second)
+    assert not torch.equal(first_pass, next_step)
     assert not torch.equal(first_pass, other)
 
 
