@@ -11,7 +11,7 @@ from engine.errors import SpecError
 from engine.runs import options
 from engine.runs.console import answering, box, mapping, names, numbers, score_text, show
 from engine.runs.told import tell
-from engine.runs.verbs import calibrate_here, compute_here, reading, spec_alone, was_given
+from engine.runs.verbs import accepting, calibrate_here, compute_here, reading, spec_alone, was_given
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Calibrated probabilistic forecasts from a frozen transformer.")
 
@@ -72,6 +72,7 @@ def sweep(
     regions: Annotated[str | None, typer.Option(help='further regions as JSON: {"Alps": [43, 49, 5, 16]}')] = None,
     method: options.MethodName = "stochastic_attention",
     params: options.Params = None,
+    partial: options.Partial = False,
     maps: Annotated[bool, typer.Option(help="store maps of single cases")] = True,
     bootstrap: options.Bootstrap = 500,
     thresholds: Annotated[str | None, typer.Option(help="events: anomaly above so many standard deviations")] = None,
@@ -101,7 +102,7 @@ def sweep(
             "architecture": mapping(architecture, "architecture"), "nu": numbers(nu, "nu"), "members": members,
             "seed": seed, "max_cases": max_cases, "lead_hours": numbers(lead_hours, "lead-hours", float) if lead_hours else (),
             "variables": names(variables), "scores": names(scores), "regions": mapping(regions, "regions"), "method": method,
-            "params": mapping(params, "params"), "maps": maps, "bootstrap": bootstrap, "title": title,
+            "params": accepting(mapping(params, "params"), partial), "maps": maps, "bootstrap": bootstrap, "title": title,
             "calibrate_cases": calibrate_cases, "calibrate_members": calibrate_members, "chosen": mapping(chosen, "chosen"),
             "posthoc": posthoc, "posthoc_params": mapping(posthoc_params, "posthoc-params"),
         } | reading(rename, read, calendar, select, step_hours, missing)  # fmt: skip
@@ -132,6 +133,7 @@ def calibrate(
     step_hours: options.StepHours = None,
     method: options.MethodName = "stochastic_attention",
     params: options.Params = None,
+    partial: options.Partial = False,
     bootstrap: options.Bootstrap = 500,
     calibrate_cases: options.CalibrateCases = 24,
     calibrate_members: options.CalibrateMembers = 4,
@@ -170,7 +172,8 @@ def calibrate(
         fields: dict[str, Any] = {
             "normalisation": normalisation, "climatology": climatology, "architecture": mapping(architecture, "architecture"),
             "members": members, "seed": seed, "max_cases": max_cases, "variables": names(variables), "method": method,
-            "lead_hours": numbers(lead_hours, "lead-hours", float) if lead_hours else (), "params": mapping(params, "params"),
+            "lead_hours": numbers(lead_hours, "lead-hours", float) if lead_hours else (),
+            "params": accepting(mapping(params, "params"), partial),
             "bootstrap": bootstrap, "title": title, "calibrate_cases": calibrate_cases, "calibrate_members": calibrate_members,
         } | reading(rename, read, calendar, select, step_hours, missing)  # fmt: skip
         if checkpoint is None and not data and not calibrate:
@@ -201,6 +204,7 @@ def run(
     outside: options.Outside = None,
     state: options.States = None,
     params: Annotated[str | None, typer.Option(help='parameters by entry as JSON: {"director": {"epochs": 20}}')] = None,
+    partial: options.Partial = False,
     members: Annotated[int | None, typer.Option(help="members of sampled methods; default: 10, of fields 20")] = None,
     nu: Annotated[str | None, typer.Option(help="ν of stochastic attention; of several, the calibration files choose (classes)")] = None,
     seed: options.Seed = 0,
@@ -260,6 +264,7 @@ def inspect(
     label: options.LabelColumn = None,
     encoding: options.Encoding = None,
     size: options.Size = None,
+    partial: options.Partial = False,
     as_json: options.Json = False,
 ) -> None:
     """Preflight: format, backbone, keys, sites, replay error, units, grid, calendar, missing values, memory."""
@@ -278,6 +283,7 @@ def inspect(
             architecture=facts,
             reading=parse_reading(Reading, reading(rename, read, calendar, select, step_hours, missing)),
             labelled=parse_reading(LabelledReading, {"text": text, "label": label, "encoding": encoding, "size": size}),
+            partial=partial,
         )
         show(found, as_json, inspection_text(found))
         if found["refusal"]:

@@ -7,7 +7,7 @@ its findings are kept with the model: no attention stays without a name, and lat
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any
 
@@ -22,8 +22,9 @@ from engine.kernels.unreachable import BY_CALL
 _SOFTMAXES = frozenset({"_softmax", "_safe_softmax", "_native_multi_head_attention", "_transformer_encoder_layer_fwd", "softmax"})
 _FUSED = "scaled_dot_product"
 OWN = frozenset(
-    "aten prim prims profiler quantized torchvision torchaudio c10d c10d_functional _c10d_functional debugprims mkldnn mkl mkldnn_prepacked "
-    "onednn rngprims inductor _quantized quantized_decomposed torchao fbgemm image xla sparse static_runtime higher_order".split()
+    "aten prim prims profiler quantized torchvision torchaudio c10d c10d_functional _c10d_functional debugprims mkldnn "
+    "mkl mkldnn_prepacked onednn rngprims inductor _quantized quantized_decomposed torchao fbgemm image xla sparse "
+    "static_runtime higher_order".split()
 )
 """Namespaces of operators that hold no attention beside torch's own."""
 
@@ -77,22 +78,25 @@ def custom_operator(func: Any) -> str | None:
     return None if not isinstance(space, str) or space in OWN else f"{space}::{func.__name__.partition('.')[0]}"
 
 
+Texts = tuple[str, ...]
+
+
 class _Kept:
     """Findings by model."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: weakref.WeakKeyDictionary[nn.Module, tuple[str, ...]] = weakref.WeakKeyDictionary()
+        self._found: weakref.WeakKeyDictionary[nn.Module, tuple[Texts, Texts]] = weakref.WeakKeyDictionary()
 
-    def get(self, model: nn.Module) -> tuple[str, ...] | None:
-        """What was found in the model's first forward; None before it."""
+    def get(self, model: nn.Module) -> tuple[Texts, Texts] | None:
+        """What was not reached in the model's first forward, and what is no softmax; None before it."""
         with self._lock:
             return self._found.get(model)
 
-    def put(self, model: nn.Module, found: tuple[str, ...]) -> None:
+    def put(self, model: nn.Module, unreached: Iterable[str], other: Iterable[str]) -> None:
         """Keep the findings of a forward."""
         with self._lock:
-            self._found[model] = found
+            self._found[model] = tuple(dict.fromkeys(unreached)), tuple(dict.fromkeys(other))
 
 
 AUDITED = _Kept()

@@ -73,6 +73,22 @@ def parent_axis(view: Callable[[Tensor], Tensor], before: Sequence[int], after: 
     return None
 
 
+def split_axis(view: Callable[[Tensor], Tensor], before: Sequence[int], after: Sequence[int], axis: int) -> int | None:
+    """The axis of a view's input of which `axis` of its result is a part, where the view split it into several."""
+    for candidate in range(-1, -len(before) - 1, -1):
+        if before[candidate] <= after[axis] or before[candidate] % after[axis] or after[axis] == 1:
+            continue
+        shape = [1] * len(before)
+        shape[candidate] = before[candidate]
+        try:
+            seen = view(torch.arange(before[candidate]).view(shape).expand(tuple(before)))
+        except (RuntimeError, TypeError, IndexError):
+            return None
+        if isinstance(seen, Tensor) and seen.dim() == len(after) and seen.stride(axis):
+            return candidate
+    return None
+
+
 def key_axis(probe: Tensor) -> int | None:
     """Axis (negative) along which a probe counts the keys, or None where they no longer lie along one axis, all of them."""
     moving = [i - probe.dim() for i, (step, length) in enumerate(zip(probe.stride(), probe.shape, strict=True)) if step and length > 1]

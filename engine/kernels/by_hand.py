@@ -17,9 +17,9 @@ from engine.errors import AttentionError
 from engine.kernels import softmax_tags as tags
 from engine.kernels.axes import einsum_parts
 from engine.kernels.multinomial import Rows
-from engine.kernels.padding import padded_counts
 from engine.kernels.noise import RowKeys
-from engine.kernels.provenance import SOFTMAXES, Trace, derived_from, log_sum, origin_of, own_sum, softmax_axis
+from engine.kernels.padding import padded_counts
+from engine.kernels.provenance import MATMULS, SOFTMAXES, Trace, derived_from, log_sum, origin_of, own_sum, softmax_axis
 from engine.kernels.sites import Site, SiteTracker
 
 _MULTIPLY = ("mul", "multiply", "__mul__", "__rmul__")
@@ -34,6 +34,7 @@ class SoftmaxByHand:
         self.tracker, self.trace, self.draws = tracker, trace, draws
         self.softmaxes: list[tags.Softmax] = []
         self.hidden: dict[str, None] = {}
+        self.unnormalised: dict[str, None] = {}
         self.auditing = False
         self.handlers: dict[str, Callable[..., Any]] = {
             **dict.fromkeys(SOFTMAXES, self._softmax),
@@ -189,11 +190,16 @@ class SoftmaxByHand:
         node, what = self.trace.node(weights), None
         if any(each.name == "exp" for each in derived_from(node)) and self.trace.origin(weights, axis).kind == "attention":
             what = "exponentials of query × key that are normalised after their product with the values"
-        elif bool((weights >= 0).all()) and bool(((weights.float().sum(axis) - 1).abs() < _ONE).all()):
-            if not bool(((weights == 0) | (weights == 1)).all()):  # ones and zeros choose, they do not average
-                what = "weights that sum to one and meet values, made by no softmax that is followed"
+        elif _averages(weights, axis):
+            what = "weights that sum to one and meet values, made by no softmax that is followed"
+        place = self.tracker.module or "the model"
         if what is not None:
-            self.hidden[f"{self.tracker.module or 'the model'}: {what}"] = None
+            self.hidden[f"{place}: {what}"] = None
+        elif any(each.name in MATMULS or each.name == "einsum" for each in derived_from(node)):
+            if self.trace.origin(weights, axis).kind == "attention":
+                self.unnormalised[
+                    f"{place}: products of activations that meet values without a softmax (linear or sigmoid attention, say)"
+                ] = None
 
     def _sampled(self, func: Callable[..., Any], values: list[Any], position: int, value: int, kwargs: dict) -> Any:
         """`func(*values)` with the weights at `position` replaced by drawn ones."""
@@ -202,7 +208,8 @@ class SoftmaxByHand:
         assert tag is not None
         tag.softmax.consumed = True
         origin = tag.softmax.origin
-        site, (keys, *others) = self.tracker.place("T3", origin.query, origin.key, weights.shape[0], tuple(values[value].shape), origin.words)
+        shapes = origin.query, origin.key, weights.shape[0], values[value].shape
+        site, (keys, *others) = self.tracker.place("T3", *shapes, origin.words)
         if not site.active:
             return func(*values, **kwargs)
         if others:
@@ -219,6 +226,13 @@ class SoftmaxByHand:
         parts[position] = drawn
         with torch.autocast(weights.device.type, enabled=False):
             return func(*parts, **kwargs).to(weights.dtype)
+
+
+def _averages(weights: Tensor, axis: int) -> bool:
+    """Whether weights are those of an average: none negative, sums of one, and not all ones and zeros, which choose."""
+    if bool((weights < 0).any()) or not bool(((weights.float().sum(axis) - 1).abs() < _ONE).all()):
+        return False
+    return not bool(((weights == 0) | (weights == 1)).all())
 
 
 def _drawn_weights(weights: Tensor, nu: int, keys: RowKeys, axis: int) -> Tensor:

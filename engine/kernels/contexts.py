@@ -92,6 +92,7 @@ class ProcessState:
 
     @contextmanager
     def held(self) -> Iterator[None]:
+        """Hold the process's state while a context is open."""
         with self._lock:
             if self._depth == 0:
                 self._save()

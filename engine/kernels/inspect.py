@@ -129,9 +129,7 @@ def _plain_pass(model: nn.Module, example: tuple, kwargs: dict, seed: int) -> An
             module.training = flag
 
 
-def _replay(
-    model: nn.Module, example: tuple, kwargs: dict, plain: Any
-) -> tuple[InterceptionReport | None, float, str | None, bool]:
+def _replay(model: nn.Module, example: tuple, kwargs: dict, plain: Any) -> tuple[InterceptionReport | None, float, str | None, bool]:
     """Report and error of a deterministic replay; a refusal's text where the interception itself refuses; whether autocast was on."""
     seen: InterceptionReport | None = None
     handle = None
@@ -166,7 +164,7 @@ def _mixed_cases(model: nn.Module, example: tuple, kwargs: dict, plain: Any) -> 
     if worst <= _MIXED:
         return None
     return (
-        f"the result of a case differs by {worst:.2g} of its size when it is alone in its batch: the model attends across cases (as grouped "
+        f"the result of a case differs by {worst:.2g} of its size when it is alone: the model attends across cases (as grouped "
         "series do), so that no draw belongs to one of them"
     )
 

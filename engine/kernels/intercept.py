@@ -40,13 +40,15 @@ class StochasticAttention:
     def report(self) -> InterceptionReport:
         """Sites of the last forward, softmaxes left loose and what they are, dropouts that were switched off."""
         met = self._mode.by_hand.softmaxes
-        hidden = dict.fromkeys((*self._mode.by_hand.hidden, *(AUDITED.get(self._tracker.model) or ())))
+        audited, plain = AUDITED.get(self._tracker.model) or ((), ())
+        hidden = dict.fromkeys((*self._mode.by_hand.hidden, *audited))
         loose = [softmax.module for softmax in met if not softmax.consumed]
         loose += [place for text in hidden if (place := text.partition(": ")[0].replace("the model", "")) not in loose]
         unreached = dict.fromkeys([softmax.words for softmax in met if softmax.missed]) | hidden
-        other = dict.fromkeys(softmax.words for softmax in met if not softmax.consumed and not softmax.missed)
-        dropouts = tuple(self._tracker.dropouts)
-        return InterceptionReport(tuple(self._tracker.sites), tuple(loose), dropouts, self._tracker.forwards, tuple(unreached), tuple(other))
+        other = dict.fromkeys([s.words for s in met if not s.consumed and not s.missed]) | dict.fromkeys(plain)
+        tracker = self._tracker
+        sites, dropouts = tuple(tracker.sites), tuple(tracker.dropouts)
+        return InterceptionReport(sites, tuple(loose), dropouts, tracker.forwards, tuple(unreached), tuple(other))
 
     def begin(
         self, *, batch: int | None = None, site: int = 0, cases: Sequence[int] | Tensor | None = None, step: int | None = None
@@ -117,7 +119,7 @@ def stochastic_attention(
 
     def after_forward() -> None:
         if audit is not None:
-            AUDITED.put(model, tuple(dict.fromkeys((*audit.found, *mode.by_hand.hidden))))
+            AUDITED.put(model, (*audit.found, *mode.by_hand.hidden), mode.by_hand.unnormalised)
         if nu is not None and not (sites is not None if partial is None else partial):
             _refuse_part(model, handle.report)
 

@@ -77,11 +77,11 @@ class AttentionMode(TorchFunctionMode):
 
     def _name_foreign(self, func: Any, name: str) -> None:
         """Name kernels that cannot be seen into."""
-        if isinstance(func, HigherOrderOperator) or name == "flex_attention":
+        place = self.tracker.module or "the model"
+        if isinstance(func, HigherOrderOperator):
             if "attention" in name:
-                self.by_hand.hidden[f"{self.tracker.module or 'the model'}: {name}, a kernel of its own; use torch's fused attention"] = None
+                self.by_hand.hidden[f"{place}: {name}, a kernel of its own; use torch's fused attention"] = None
         elif (foreign := custom_operator(func)) is not None:
-            place = self.tracker.module or "the model"
             self.by_hand.hidden[f"{place}: the operator {foreign}, which cannot be seen into and may hold attention"] = None
 
     def _fused(self, name: str, func: Callable[..., Any], args: tuple, kwargs: dict, names: Sequence[str] = _FUSED) -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from engine.kernels.axes import einsum_owners, matmul_owners, parent_axis
+from engine.kernels.axes import einsum_owners, matmul_owners, parent_axis, split_axis
 
 ARITHMETIC = frozenset(
     "add sub subtract rsub mul multiply div divide true_divide neg abs pow square sqrt rsqrt exp log tanh relu leaky_relu gelu silu elu "
@@ -45,7 +45,7 @@ class Node:
     name: str
     shape: tuple[int, ...]
     constant: bool
-    parents: tuple["Node", ...] = ()
+    parents: "Sequence[Node]" = ()
     how: Any = None
 
 
@@ -198,8 +198,7 @@ def _walk(node: Node, axis: int, depth: int) -> Origin:
         full = [p for p in node.parents if len(p.shape) >= -axis and p.shape[axis] == node.shape[axis]]
         return _strongest([_walk(p, axis, depth - 1) for p in full])
     if node.name in VIEWS:
-        before = None if node.how is None else parent_axis(node.how, node.parents[0].shape, node.shape, axis)
-        return Origin("places") if before is None else _walk(node.parents[0], before, depth - 1)
+        return _viewed(node, axis, depth)
     if node.name in REDUCTIONS:
         return _reduced(node, axis, depth)
     if node.name in LAYERS and len(node.parents) > 1 and node.parents[1].constant:
@@ -207,6 +206,19 @@ def _walk(node: Node, axis: int, depth: int) -> Origin:
     if node.name in MATMULS or node.name in ("einsum", "linear") or node.name in PAIRS:
         return _product(node, axis, depth)
     return Origin("places")
+
+
+def _viewed(node: Node, axis: int, depth: int) -> Origin:
+    """Through a view; outputs of a layer that are split into groups stay outputs of a layer."""
+    parent = node.parents[0]
+    if node.how is None:
+        return Origin("places")
+    before = parent_axis(node.how, parent.shape, node.shape, axis)
+    if before is not None:
+        return _walk(parent, before, depth - 1)
+    whole = split_axis(node.how, parent.shape, node.shape, axis)
+    found = Origin("places") if whole is None else _walk(parent, whole, depth - 1)
+    return found if found.kind == "layer" else Origin("places")
 
 
 def _layer(node: Node, axis: int, depth: int) -> Origin:

@@ -170,7 +170,13 @@ class SiteTracker:
         return self.running[-1] if self.running else ""
 
     def begin(
-        self, batch: int | None = None, site: int = 0, cases: Sequence[int] | None = None, step: int | None = None, *, announced: bool = False
+        self,
+        batch: int | None = None,
+        site: int = 0,
+        cases: Sequence[int] | None = None,
+        step: int | None = None,
+        *,
+        announced: bool = False,
     ) -> None:
         """Start a forward of `batch` cases whose first attention call has index `site`; without a `step`, the one after the last.
 

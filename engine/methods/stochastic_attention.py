@@ -44,6 +44,7 @@ class StochasticAttention(Method, Classifies):
 
         model_config = ConfigDict(extra="forbid", frozen=True)
         sites: str | None = Field(default=None, description="pattern over the attention modules' names, e.g. blocks.*; default: all")
+        partial: bool = Field(default=False, description="accept a model some of whose attention is not reached and stays deterministic")
 
     class Params(ClassParams):
         """Which attention calls are sampled, and which of them differ from the shared ν."""
@@ -60,7 +61,8 @@ class StochasticAttention(Method, Classifies):
         del state
         active = active_sites(backbone.sites(), params.sites)
         draws = nu_by_site(backbone.sites(), nu, params.nu_of)
-        rows = [self._case(backbone, batch, i, active, draws, members, seed, shared) for i in range(len(batch.cases))]
+        partial = params.partial or params.sites is not None
+        rows = [self._case(backbone, batch, i, active, draws, members, seed, shared, partial) for i in range(len(batch.cases))]
         return Ensemble(np.stack(rows, axis=1))
 
     def _case(
@@ -73,6 +75,7 @@ class StochasticAttention(Method, Classifies):
         members: int,
         seed: int,
         shared: dict[str, Any],
+        partial: bool,
     ) -> np.ndarray:
         import torch
 
@@ -88,7 +91,8 @@ class StochasticAttention(Method, Classifies):
             parts = []
             for start in range(0, members, at_once):
                 some = list(range(start, min(members, start + at_once)))
-                with stochastic_attention(backbone.module, nu, seed, some, [one.cases[0].id] * len(some), sites=active, spread=True) as sa:
+                ids = [one.cases[0].id] * len(some)
+                with stochastic_attention(backbone.module, nu, seed, some, ids, sites=active, spread=True, partial=partial) as sa:
                     sa.begin(batch=len(some), site=first)
                     parts.append(backbone.suffix(shared[name], first))
             return backbone.physical(torch.cat(parts), one)
@@ -100,10 +104,10 @@ class StochasticAttention(Method, Classifies):
         del state
         from engine.kernels import stochastic_attention
 
-        active = active_sites(classifier.sites(), params.sites)
+        active, partial = active_sites(classifier.sites(), params.sites), params.partial or params.sites is not None
 
         def forward(inputs: "dict[str, Tensor]", some: Sequence[int], case: int) -> "Tensor":
-            with stochastic_attention(classifier.module, nu, seed, list(some), [case] * len(some), sites=active):
+            with stochastic_attention(classifier.module, nu, seed, list(some), [case] * len(some), sites=active, partial=partial):
                 return classifier.logits(inputs)
 
         return by_case(classifier, examples, members, forward)

@@ -61,6 +61,7 @@ def calibrate_model(
     members: int = 10,
     calls: int = 8,
     rounds: int = 50,
+    partial: bool | None = None,
 ) -> ModelCalibration:
     """Choose ν in 1 … `nu_max` for a frozen `model` on calibration data.
 
@@ -68,7 +69,8 @@ def calibrate_model(
     `(case, *event)` for the space "outputs"; class numbers `(case,)` for "probabilities" and "logits", where the model answers
     logits `(case, class)`. The objective "nll" (classification) takes the least NLL of `members`-member ensembles over a
     log-spaced design and `calls` further ν. `batch` cases a forward change no number beyond rounding: noise is keyed by the
-    case's place. Sources: arXiv 2604.19530 (scale matching), arXiv 2510.06439 (tuner); classification is our choice.
+    case's place. `partial` True accepts a model some of whose attention is not reached, with a warning; None refuses it unless `sites`
+    chooses deliberately. Sources: arXiv 2604.19530 (scale matching), arXiv 2510.06439 (tuner); classification is our choice.
 
     Raises CalibrationError for shapes that do not fit and values that are not finite, AttentionError for a model whose
     attention cannot be reached.
@@ -83,7 +85,7 @@ def calibrate_model(
     ):
         if not isinstance(number, int) or number < least:
             raise CalibrationError(name, found=repr(number), expected=f"a whole number from {least}", remedy="Mend it.")
-    runner = _Runner(model, inputs, seed, sites, batch)
+    runner = _Runner(model, inputs, seed, sites, batch, partial)
     single, truth = runner(None, 0), _array(observed)
     if space == "outputs" and objective != "nll" and not np.isfinite(truth.astype(np.float64)).all():
         raise CalibrationError("observed", found="values that are not finite", expected="finite values", remedy="Leave those cases out.")
@@ -133,7 +135,8 @@ def calibrate_model(
         )
     except CalibrationError:  # two cases, or no line: a point and no interval
         low = high = None
-    return ModelCalibration(tuned.nu, low, high, objective, target, tuned, {}, _warnings(tuned, nu_max, len(single), low is None))
+    told = _warnings(tuned, nu_max, len(single), low is None) + tuple(runner.told)
+    return ModelCalibration(tuned.nu, low, high, objective, target, tuned, {}, told)
 
 
 def _array(observed: Any) -> Array:
@@ -186,16 +189,17 @@ def _least_nll(runner: "_Runner", labels: Array, nu_max: int, seed: int, members
     told = [f"The NLL hardly tells ν on these cases: anything from {low} to {high} is as good."] if high >= WIDE * low else []
     told += [f"ν = {nu} is at the edge of the search."] if nu in (1, nu_max) else []
     means = {n: float(by_case[n].mean()) for n in nus}
-    return ModelCalibration(nu, int(low), int(high), "nll", float("nan"), None, means, tuple(told))
+    return ModelCalibration(nu, int(low), int(high), "nll", float("nan"), None, means, (*told, *runner.told))
 
 
 class _Runner:
     """`runner(nu, k)`: the k-th pass at ν over all cases as float64 logits or outputs; ν None for the frozen model."""
 
-    def __init__(self, model: "torch.nn.Module", inputs: Any, seed: int, sites: Any, batch: int) -> None:
+    def __init__(self, model: "torch.nn.Module", inputs: Any, seed: int, sites: Any, batch: int, partial: bool | None) -> None:
         import torch
 
-        self.model, self.seed, self.sites, self.batch = model, seed, sites, batch
+        self.model, self.seed, self.sites, self.batch, self.partial = model, seed, sites, batch, partial
+        self.told: dict[str, None] = {}
         self.inputs = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
         lengths = {len(x) if isinstance(x, torch.Tensor) and x.dim() else -1 for x in self.inputs}
         if len(lengths) != 1 or min(lengths, default=0) < 2:
@@ -218,8 +222,9 @@ class _Runner:
         for start in range(0, self.cases, self.batch):
             some = tuple(x[start : start + self.batch] for x in self.inputs)
             ids = list(range(start, start + len(some[0])))
-            with torch.no_grad(), stochastic_attention(self.model, nu, seed, k, ids, self.sites):
+            with torch.no_grad(), stochastic_attention(self.model, nu, seed, k, ids, self.sites, partial=self.partial) as sa:
                 answer = self.model(*some)
+            self.told |= dict.fromkeys(f"Not reached, so deterministic: {text}." for text in sa.report.unreached)
             if not isinstance(answer, torch.Tensor):
                 raise CalibrationError(
                     "model output",

@@ -8,6 +8,7 @@ import numpy as np
 from engine.backbones import inspect_checkpoint, open_checkpoint
 from engine.errors import CheckpointError, EngineError, SpecError
 from engine.labelled import Classifier, Labelled
+from engine.runs.attention_document import attention_lines, put_attention
 from engine.runs.cost import CLOCKS, Cost, estimate, measured, undisturbed
 from engine.runs.reading import LabelledReading, Reading
 from engine.runs.spec import RunSpec
@@ -28,12 +29,14 @@ def inspect_files(
     architecture: dict[str, Any] | None = None,
     reading: Reading | None = None,
     labelled: LabelledReading | None = None,
+    partial: bool = False,
 ) -> dict[str, Any]:
     """The document of `inspect`; `refusal` is None, or text with what to do. Unreadable files raise EngineErrors.
 
     `sites` lists the attention calls, `replay_error` is relative to the largest output (float32: about 1e-6), `data` has
     `findings` (rows of level, what, found, expected, remedy), and `plan` the memory and time of a default sweep. `reading` and
     `labelled` say how files of fields, or of labels, are to be read.
+    `partial` accepts a model whose attention is reached in part.
     """
     named: dict[str, Any] = dict(architecture or {}) | {
         n: p for n, p in (("normalisation", normalisation), ("climatology", climatology)) if p
@@ -47,8 +50,8 @@ def inspect_files(
     backbone: Any = open_checkpoint(checkpoint, **named)
     _refuse_idle(backbone, checkpoint.name, reading, labelled)
     if isinstance(backbone, Classifier):
-        return _classifier(backbone, document, data, calibrate, (labelled or LabelledReading()).roles())
-    seconds = _attention(backbone, document)
+        return _classifier(backbone, document, data, calibrate, (labelled or LabelledReading()).roles(), partial)
+    seconds = _attention(backbone, document, partial)
     # a look at the checkpoint alone says only that it is lacking; with data beside it, it stands in the way of a run
     lacking = _normalisation_lacking(backbone)
     if lacking is not None:
@@ -95,7 +98,7 @@ def _normalisation_lacking(backbone: Any) -> CheckpointError | None:
     return None
 
 
-def _attention(backbone: Any, document: dict[str, Any]) -> float:
+def _attention(backbone: Any, document: dict[str, Any], partial: bool) -> float:
     """Self-test of the interception on random input; returns the seconds of one plain forward of one case."""
     import torch
 
@@ -108,15 +111,17 @@ def _attention(backbone: Any, document: dict[str, Any]) -> float:
         backbone.module(x[:1], example[1][:1], *example[2:])  # the first call pays for libraries that start up
         seconds = undisturbed(lambda: backbone.module(x[:1], example[1][:1], *example[2:]))
     report = inspect_attention(backbone.module, *example)
-    document["sites"] = [s.module for s in report.sites]
-    document["replay_error"] = report.replay_error
-    document["attention"] = {n: v for n, v in report.as_dict().items() if n not in ("sites", "replay_error", "refusal")}
-    document["refusal"] = report.refusal
+    put_attention(report, document, partial)
     return seconds
 
 
 def _classifier(
-    classifier: Classifier, document: dict[str, Any], data: tuple[Path, ...], calibrate: tuple[Path, ...], roles: dict[str, Any]
+    classifier: Classifier,
+    document: dict[str, Any],
+    data: tuple[Path, ...],
+    calibrate: tuple[Path, ...],
+    roles: dict[str, Any],
+    partial: bool,
 ) -> dict[str, Any]:
     """A classifier: its attention on an example (brought, or made up where its kind allows), and the sets that were brought."""
     from engine.data import open_labelled
@@ -126,7 +131,7 @@ def _classifier(
     example = opened[0][1] if opened else _made_up(classifier, document.get("architecture", {}))
     document["task"] = "classification"
     if example is not None and len(example):
-        _class_attention(classifier, example.rows(slice(0, 2)), document)
+        _class_attention(classifier, example.rows(slice(0, 2)), document, partial)
     else:
         document["sites"] = list(classifier.sites())
     if opened:
@@ -157,7 +162,7 @@ def _made_up(classifier: Classifier, architecture: dict[str, Any]) -> Labelled |
     return None
 
 
-def _class_attention(classifier: Classifier, example: Labelled, document: dict[str, Any]) -> None:
+def _class_attention(classifier: Classifier, example: Labelled, document: dict[str, Any], partial: bool) -> None:
     """Self-test of the interception; the module is called as the classifier calls it."""
     from torch import nn
 
@@ -174,10 +179,7 @@ def _class_attention(classifier: Classifier, example: Labelled, document: dict[s
             return classifier.logits(dict(zip(inputs, values, strict=True)), self.model)
 
     report = inspect_attention(Called().eval(), *inputs.values())
-    document["sites"] = [s.module.removeprefix("model.") for s in report.sites]
-    document["replay_error"] = report.replay_error
-    document["attention"] = {n: v for n, v in report.as_dict().items() if n not in ("sites", "replay_error", "refusal")}
-    document["refusal"] = report.refusal
+    put_attention(report, document, partial, "model.")
 
 
 def _data(backbone: Any, data: tuple[Path, ...], calibrate: tuple[Path, ...], roles: dict[str, Any]) -> dict[str, Any]:
@@ -284,8 +286,7 @@ def inspection_text(found: dict[str, Any]) -> str:
         lines.append(f"normalisation: {found['normalisation']}")
     lines += [f"assumed: {line}" for line in found.get("assumed", [])]
     lines += [f"unknown: {name} (could be {value})" for name, value in found.get("unknown", {}).items()]
-    if found["sites"] and found["replay_error"] is not None:
-        lines.append(f"attention: {len(found['sites'])} calls reached, replay error {found['replay_error']:.1e}")
+    lines += attention_lines(found)
     if "sets" in found["data"]:
         sets = ", ".join(f"{count} to {role}" for role, count in found["data"]["sets"].items())
         lines.append(f"{found['data']['kind']}: {sets}; labels {found['data']['labels']}")

@@ -45,3 +45,4 @@ Methods = Annotated[
     str | None,
     typer.Option("--method", help="methods with commas between: director,director:no_noise,kep_svgp:2,stochastic_attention:16,…"),
 ]
+Partial = Annotated[bool, typer.Option("--partial", help="accept a model some of whose attention is not reached and stays deterministic")]

@@ -185,6 +185,11 @@ def run_spec(given: dict[str, Any]) -> Any:
     return parse_spec({"task": "classification", **_of_labels(given)}) if classifier else parse_spec(_of_fields(given))
 
 
+def accepting(params: dict[str, Any], partial: bool) -> dict[str, Any]:
+    """A method's parameters with `--partial` among them."""
+    return params | {"partial": True} if partial else params
+
+
 def _of_labels(given: dict[str, Any]) -> dict[str, Any]:
     """Fields of a ClassifySpec."""
     fields = {
@@ -203,6 +208,9 @@ def _of_labels(given: dict[str, Any]) -> dict[str, Any]:
     entries = fields.get("entries", ())
     if len(entries) == 1 and fields.get("params") and not all(isinstance(v, dict) for v in fields["params"].values()):
         fields["params"] = {entries[0]: fields["params"]}  # of one method, its parameters stand by themselves
+    if given.get("partial"):
+        asked = fields.get("params", {})
+        fields["params"] = asked | {"stochastic_attention": accepting(asked.get("stochastic_attention", {}), True)}
     return fields
 
 
@@ -227,4 +235,6 @@ def _of_fields(given: dict[str, Any]) -> dict[str, Any]:
     fields |= {"lead_hours": numbers(given["lead_hours"], "lead-hours", float)} if "lead_hours" in given else {}
     fields |= {n: names(given[n]) for n in ("variables", "read") if n in given}
     fields |= {n: given[n] for n in READING if n in given and n != "read"}
+    if given.get("partial"):
+        fields["params"] = accepting(fields.get("params", {}), True)
     return fields | {"method": methods[0]}

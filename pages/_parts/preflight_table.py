@@ -35,6 +35,9 @@ def rows(document: dict[str, Any]) -> list[tuple[str, str, str]]:
     if document.get("replay_error") is not None:
         error = float(document["replay_error"])
         found.append(("Self-test", f"with sampling switched off the model is reproduced to {error:.1e}", GOOD if error <= 1e-5 else BAD))
+    attention = document.get("attention") or {}
+    found += [("Not reached", str(text), BAD) for text in attention.get("unreached") or []]
+    found += [("No attention", str(text), SAID) for text in attention.get("no_attention") or []]
     if document.get("refusal"):
         found.append(("Refused", here(str(document["refusal"])), BAD))
     if document.get("normalisation"):
