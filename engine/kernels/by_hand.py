@@ -19,7 +19,7 @@ from engine.kernels.axes import einsum_parts
 from engine.kernels.multinomial import Rows
 from engine.kernels.noise import RowKeys
 from engine.kernels.padding import padded_counts
-from engine.kernels.provenance import MATMULS, SOFTMAXES, Trace, derived_from, log_sum, origin_of, own_sum, softmax_axis
+from engine.kernels.provenance import MATMULS, SOFTMAXES, Node, Trace, derived_from, log_sum, origin_of, own_sum, softmax_axis
 from engine.kernels.sites import Site, SiteTracker
 
 _MULTIPLY = ("mul", "multiply", "__mul__", "__rmul__")
@@ -91,14 +91,16 @@ class SoftmaxByHand:
         return out
 
     def _divide(self, name: str, func: Callable[..., Any], args: tuple, kwargs: dict) -> Any:
-        axis, tag = None, None
-        if len(args) > 1 and isinstance(args[0], Tensor) and isinstance(args[1], Tensor):
-            axis, tag = own_sum(self.trace.node(args[0]), self.trace.node(args[1])), tags.tag_of(args[0], self)
-        if axis is None or (tag is not None and tag.axis != axis) or (tag is None and not self.trace.exponential(args[0])):
-            if tag is not None and name.endswith("_"):  # weights that are scaled otherwise, in place, are no longer a softmax
-                tags.drop(args[0])
+        weights, *rest = args or (None,)
+        if not rest or not isinstance(weights, Tensor):
             return func(*args, **kwargs)
-        logits = self.trace.origin(args[0], axis)
+        tag = tags.tag_of(weights, self)
+        axis = own_sum(self.trace.node(weights), self.trace.node(rest[0])) if isinstance(rest[0], Tensor) else None
+        if axis is None or (tag is not None and tag.axis != axis) or (tag is None and not self.trace.exponential(weights)):
+            if tag is not None and name.endswith("_"):  # weights that are scaled otherwise, in place, are no longer a softmax
+                tags.drop(weights)
+            return func(*args, **kwargs)
+        logits = self.trace.origin(weights, axis)
         out = func(*args, **kwargs)
         if tag is not None:  # weights whose sum is made one again stay what they are
             return tags.put(out, replace(tag, source=None))
@@ -195,11 +197,14 @@ class SoftmaxByHand:
         place = self.tracker.module or "the model"
         if what is not None:
             self.hidden[f"{place}: {what}"] = None
-        elif any(each.name in MATMULS or each.name == "einsum" for each in derived_from(node)):
-            if self.trace.origin(weights, axis).kind == "attention":
-                self.unnormalised[
-                    f"{place}: products of activations that meet values without a softmax (linear or sigmoid attention, say)"
-                ] = None
+        elif self._product_behind(node) and self.trace.origin(weights, axis).kind == "attention":
+            self.unnormalised[f"{place}: products of activations that meet values without a softmax (linear or sigmoid attention, say)"] = (
+                None
+            )
+
+    @staticmethod
+    def _product_behind(node: Node) -> bool:
+        return any(each.name in MATMULS or each.name == "einsum" for each in derived_from(node))
 
     def _sampled(self, func: Callable[..., Any], values: list[Any], position: int, value: int, kwargs: dict) -> Any:
         """`func(*values)` with the weights at `position` replaced by drawn ones."""

@@ -84,9 +84,10 @@ class RowKeys:
         """Number of cases."""
         return len(self.cases)
 
-    def generators(self, device: torch.device | str) -> list[torch.Generator]:
-        """One fresh generator a case, in order."""
-        return [generator(self.seed, m, c, self.site, stream=self.stream, step=self.step, device=device) for m, c in self]
+    def generators(self, device: torch.device | str, stream: int | None = None) -> list[torch.Generator]:
+        """One fresh generator a case, in order; of the keys' own stream unless another is named."""
+        used = self.stream if stream is None else stream
+        return [generator(self.seed, m, c, self.site, stream=used, step=self.step, device=device) for m, c in self]
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         """Pairs of member and case."""

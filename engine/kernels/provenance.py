@@ -252,9 +252,10 @@ def _product(node: Node, axis: int, depth: int) -> Origin:
         if node.name in ("linear", "inner"):
             shapes[1] = (*shapes[1][:-2], *shapes[1][:-3:-1])
         owners = matmul_owners(shapes[0], shapes[1], axis)
-    if not owners or len(owners) > 1:
+    owner = owners[0] if owners is not None and len(owners) == 1 else None
+    if owner is None:
         return Origin("places")
-    key, others = parents[owners[0]], [p for i, p in enumerate(parents) if i != owners[0]]
+    key, others = parents[owner], [p for i, p in enumerate(parents) if i != owner]
     if key.constant:
         scored = [s for p in others if len(p.shape) == len(node.shape) and (s := _walk(p, axis, depth - 1)).kind == "attention"]
         return scored[0] if scored and node.shape[axis] == others[0].shape[axis] and node.name == "einsum" else Origin("layer")
@@ -262,7 +263,7 @@ def _product(node: Node, axis: int, depth: int) -> Origin:
         return Origin("attention", next(p for p in others if not p.constant).shape, key.shape)
     # a product with weights: a learned query where the weights stand first, or are one vector; else a layer
     weight = others[0]
-    if owners[0] > 0 or sum(n > 1 for n in weight.shape) <= 1:
+    if owner > 0 or sum(n > 1 for n in weight.shape) <= 1:
         return Origin("attention", weight.shape, key.shape, True)
     if node.name == "einsum" or node.name in MATMULS:  # mixing of heads keeps what it mixes
         before = _walk(key, axis, depth - 1) if len(key.shape) == len(node.shape) and key.shape[axis] == node.shape[axis] else None

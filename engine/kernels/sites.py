@@ -210,19 +210,23 @@ class SiteTracker:
             cases = range(len(self.members))
         count = 1 if self._together else len(cases) if cases is not None else self.batch or rows
         index, name = self.offset + len(self.sites), self.module
-        if rows % count:
+        active = (index, name) in self.selection
+        if rows % count and active:
             raise AttentionError(
                 f"attention call {index} in {name or 'the model'}",
                 found=f"{rows} attention rows for {count} cases",
                 expected="a multiple of the number of cases, batch-major",
-                remedy="Give one case id for each example (cases= in Python); models that pack examples are not supported.",
+                remedy="Give the case ids with cases=, one for each example of the batch. Where the cases share a row (a learned query "
+                "that sees no input), attend to one another (grouped series) or are packed together, no draw belongs to one of them: leave "
+                "this call out with sites=.",
             )
-        active = (index, name) in self.selection
         site = Site(index, name, tier, tuple(query), tuple(key), rows // count, active, tuple(value), taken_for)
         self.sites.append(site)
         self.seen += 1
         self.active += site.active
-        if self._together and site.active and cases is not None and not isinstance(self.members, int):
+        if not active:
+            return site, (RowKeys.of(1, self.seed, 0, [0], index, self.step),)
+        if self._together and cases is not None and not isinstance(self.members, int):
             self._together = False
             pairs = zip(self.members, cases, strict=True)
             return site, tuple(RowKeys.of(rows, self.seed, member, [case], index, self.step) for member, case in pairs)
