@@ -149,7 +149,7 @@ def _refuse_part(model: nn.Module, report: InterceptionReport) -> None:
         f"model {type(model).__name__}",
         found=f"{report.hits} attention call(s) reached, and not reached: {'; '.join(report.unreached[:6])}",
         expected="every attention reached, as what is not stays deterministic",
-        remedy="Write it with torch's scaled_dot_product_attention, choose modules with sites=, or accept it with partial=True.",
+        remedy="Write it with torch's scaled_dot_product_attention, or accept it (--partial; partial=True in Python).",
     )
 
 
