@@ -216,9 +216,9 @@ class SiteTracker:
                 f"attention call {index} in {name or 'the model'}",
                 found=f"{rows} attention rows for {count} cases",
                 expected="a multiple of the number of cases, batch-major",
-                remedy="In Python, give the case ids with cases=, one for each example of the batch. Where the cases share a row "
-                "(a learned query that sees no input), attend to one another (grouped series) or are packed together, no draw belongs to one of them: leave "
-                "this call out with sites=.",
+                remedy="Give the case ids (cases= in Python), one for each example of the batch. Where the cases share a row (a learned "
+                "query that sees no input), attend to one another (grouped series) or are packed together, no draw belongs to one of "
+                "them: leave this call out with sites=.",
             )
         site = Site(index, name, tier, tuple(query), tuple(key), rows // count, active, tuple(value), taken_for)
         self.sites.append(site)
