@@ -76,7 +76,7 @@ def test_the_finding_claims_only_what_the_intervals_allow() -> None:
     flat = data.copy()
     for end in ("", "_low", "_high"):
         flat[f"ece_difference{end}"] = flat[f"ece_difference{end}"] * 0 + {"": -0.01, "_low": -0.02, "_high": 0.01}[end]
-    assert finding(of(flat)).startswith("No method's calibration error is clearly below")
+    assert finding(of(flat)).startswith("No method's calibration error is told apart from")
     assert best(of(flat), "ece") is None
 
 
