@@ -73,18 +73,20 @@ def spread_sentence(value: float, low: float, high: float) -> str:
     return f"the members' spread is {percent(value)} of their mean's error{f': {word}' if word else ''}"
 
 
-def departure(nu: int, scale: float, error: float, unit: str, shift: float = math.nan, spread: float = math.nan) -> str:
+def departure(
+    nu: int, scale: float, error: float, unit: str, shift: float = math.nan, spread: float = math.nan, *, warn: bool = True
+) -> str:
     """How far the members stray from the frozen forecast, how far that errs, and the departure's two parts.
 
     departure² = shift² + spread²: the shift is common to all members and widens no interval, so a departure that matches the
-    error leaves a spread that is less than it.
+    error leaves a spread that is less than it; `warn` says so where the shift is large.
     """
     text = f"At ν = {nu} the members stray by {number(scale)}, and the frozen forecast errs by {number(error)} {unit}".rstrip()
     if not (math.isfinite(shift) and math.isfinite(spread)):
         return f"{text}."
     text += f". Of the departure {number(shift)} is a shift that all members share, and {number(spread)} their spread"
     total = shift**2 + spread**2
-    if total > 0 and shift**2 / total >= SHIFTED:
+    if warn and total > 0 and shift**2 / total >= SHIFTED:
         text += f": the shift is {percent(shift**2 / total)} of its square and widens no interval, so expect too narrow ones"
     return f"{text}."
 

@@ -82,7 +82,7 @@ class SpreadSkill(Charted):
     def _overall(s: Selection, nu: int) -> tuple[float, float, float]:
         """Spread over error of all points with its interval, as the run stored it; NaN where it was not asked for it."""
         if "spread_skill_ratio" not in s.verification:
-            return (float("nan"),) * 3
+            return float("nan"), float("nan"), float("nan")
         value, low, high = (float(s.at(f"spread_skill_ratio{end}", nu=nu)) for end in ("", "_low", "_high"))
         return value, low, high
 

@@ -118,7 +118,7 @@ class Calibration:
         if not strays:
             return f"{text} The frozen forecast errs by {number(error)} {unit} ({ends})."
         parts = {name: found[0] for name in ("shift", "spread") if (found := self.scored(self.nu or 0, name))}
-        told = judging.departure(self.nu or 0, strays[0], error, f"{unit} ({ends})", **parts)
+        told = judging.departure(self.nu or 0, strays[0], error, f"{unit} ({ends})", **parts, warn=False)  # its own warning says so
         return f"{text} {told}"
 
 

@@ -68,4 +68,4 @@ def headline(verification: "xr.Dataset", nu: int, **where: Any) -> str:
     if "coverage_95" not in at or "width_95" not in at:  # a run may have been asked for fewer scores
         return f"An ensemble of {members} {word} {name}; this run was not asked for coverage and width."
     held = judging.coverage_sentence(verification.attrs, *(float(at[f"coverage_95{end}"]) for end in ("", "_low", "_high")))
-    return f"{'At' if word == 'at' else 'With'} {name}, {held}. It is {number(float(at['width_95']))} {unit} wide on average."
+    return f"{'At' if word == 'at' else 'With'} {name}, {held}. The range is {number(float(at['width_95']))} {unit} wide on average."
