@@ -180,12 +180,10 @@ def calibrate(
             tell("no checkpoint named: the embedded demo is calibrated")
             given = {n: v for n, v in fields.items() if was_given(context, n)}
             return calibrate_here(calibration_spec(demo_spec(**given), **tune), verify, out, as_json)
-        from engine.data.dataset import splits_of_tree
-
-        if checkpoint is None or not data or not (calibrate or "calibrate" in splits_of_tree(data)):
+        if checkpoint is None or not data:  # whether there is anything to calibrate on, a tree of splits included, the spec asks
             raise SpecError(
                 "calibrate",
-                found=", ".join(f"no --{n}" for n, v in (("checkpoint", checkpoint), ("data", data), ("calibrate", calibrate)) if not v),
+                found=", ".join(f"no --{n}" for n, v in (("checkpoint", checkpoint), ("data", data)) if not v),
                 expected="a checkpoint, files to calibrate on, and files to verify on later",
                 remedy="Name all three, or none for the demo; or --spec FILE.",
             )

@@ -1,18 +1,21 @@
 """Start: what this is, the demo at a click, its result at once, and the last runs."""
 
+import html
+from typing import Any
+
 import streamlit as st
 
 import engine
 from engine.errors import EngineError
 from pages._parts import choice, results
-from pages._parts.cards import error_card, plain
+from pages._parts.cards import error_card, literal, plain
 from pages._parts.chart import chart
 from pages._parts.classification import finding, opened
 from pages._parts.classification import headline as class_headline
 from pages._parts.header import Looked, best_nu
 from pages._parts.progress import LIVE, ended_badly, follow
 from pages._parts.results import demo_key, page_of, stamp_of, verification_of
-from pages._parts.words import STATUS, duration, headline, when
+from pages._parts.words import STATUS, duration, headline, region_title, variable_title, when
 
 TITLE = "Start"
 ICON = ":material/home:"
@@ -27,14 +30,11 @@ WHAT = (
 def result(key: str) -> None:
     """The finished demo: one sentence, the curve, and the ways on."""
     verification = verification_of(key)
-    nu = best_nu(verification)
-    first = {
-        "region": str(verification.region.values[0]),
-        "lead_time": float(verification.lead_time[0]),
-        "variable": str(verification.variable.values[0]),
-    }
-    looked = Looked(key, stamp_of(key), verification, nu, **first)
-    st.html(f"<p class='nu-headline'>{headline(verification, nu, **first)}</p>")
+    where, nu, remarks = at_address(key, verification)
+    looked = Looked(key, stamp_of(key), verification, nu, **where)
+    for remark in remarks:
+        st.warning(literal(remark))
+    st.html(f"<p class='nu-headline'>{html.escape(headline(verification, nu, **where))}</p>")
     with st.container(horizontal=True, gap="small"):
         for page, label in (
             ("30_sweep.py", "Choose ν"),
@@ -44,8 +44,32 @@ def result(key: str) -> None:
         ):
             if st.button(label, key=f"to_{page}", type="primary" if page == "50_maps.py" else "secondary"):
                 choice.put(run=key, nu=nu)
-                st.switch_page(page, query_params={"run": key, "nu": str(nu)})
-    chart("trade_off", looked, name="start_trade_off")
+                st.switch_page(page, query_params={"run": key, "nu": str(nu)} | {n: choice.spelt(v) for n, v in where.items()})
+    chart("trade_off", looked, name="start_trade_off", on_point=lambda points: seen(key, points))
+
+
+def seen(key: str, points: list[dict[str, Any]]) -> None:
+    """A clicked point of the curve: the demo is looked at from then on, at this ν."""
+    choice.put(run=key)
+    choice.put_point(points)
+
+
+def at_address(key: str, verification: Any) -> tuple[dict[str, Any], int, list[str]]:
+    """(region, variable and lead time, ν, what to say) that the address asks for, where it means this run; else the run's first ones."""
+    spelling = {"region": region_title, "variable": variable_title, "lead_time": lambda hours: f"{hours:g} h"}
+    options = {
+        "region": list(map(str, verification.region.values)),
+        "variable": list(map(str, verification.variable.values)),
+        "lead_time": [float(v) for v in verification.lead_time.values],
+    }
+    if choice.current("run") not in (None, key):  # the address speaks of another run, and keeps to it
+        where: dict[str, Any] = {name: values[0] for name, values in options.items()}
+        return where, best_nu(verification, **where), []
+    found = {name: choice.one_of(name, values, spelling[name]) for name, values in options.items()}
+    where = {name: value for name, (value, _) in found.items()}
+    grid = [int(n) for n in verification.nu.values]
+    nu, remark = choice.nearest(choice.current("nu"), grid, best_nu(verification, **where))
+    return where, nu, [said for said in (*(r for _, r in found.values()), remark) if said]
 
 
 def demo() -> None:

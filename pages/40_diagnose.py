@@ -13,7 +13,7 @@ TABS = {
     "PIT curve": ("pit_ecdf", "The same as a curve: how far the PIT departs from uniform. Inside the band is honest."),
     "Ranks": ("rank_histogram", "How many members lie below what was observed. All ranks alike is honest."),
     "Quantiles": ("quantile_reliability", "A 10% quantile should lie above the observation 10% of the time. On the diagonal is honest."),
-    "Events": ("reliability", "When it says 70 %, it should happen 70% of the time. Inside the band is reliable."),
+    "Events": ("reliability", "When it says 70%, it should happen 70% of the time. Inside the band is reliable."),
     "Spread and error": ("spread_skill", "Where members disagree more, errors should be larger by as much. On the diagonal is honest."),
 }
 
@@ -33,7 +33,7 @@ second = left.selectbox(
 )
 nus = looked.nu if not second or second == looked.nu else [looked.nu, second]
 with right:
-    plain(f"Counted over {region_title(looked.region).lower()}. Choose another region above to see whether it holds there too.")
+    plain(f"Region: {region_title(looked.region)}. Choose another region above to see whether it holds there too.")
 
 chart("pit_histogram", looked, nu=nus)
 for tab, (figure, claim) in zip(st.tabs(list(TABS)), TABS.values(), strict=True):

@@ -106,11 +106,18 @@ place = choice.place(FIRST_PLACE)
 choice.put_place(*place)
 spot = {"latitude": place[0], "longitude": place[1]}
 base: dict[str, Any] = {"projection": projection, "narrow": True} | ({"case": position} if view == ONE else {})
-wanted: list[tuple[str, int]] = []
+rows: list[list[tuple[str, int]]] = []
 for which in names:
     if which in (shown or ()):
         both = bool(beside) and beside != looked.nu and which not in WITHOUT_NU
-        wanted += [(which, looked.nu), (which, beside)] if both else [(which, looked.nu)]
+        # a pair has a row of its own; maps without a partner share one while nothing stands between them
+        if both:
+            rows.append([(which, looked.nu), (which, beside)])
+        elif rows and len(rows[-1]) == 1:
+            rows[-1].append((which, looked.nu))
+        else:
+            rows.append([(which, looked.nu)])
+wanted = [one for row in rows for one in row]
 
 
 def group(which: str) -> str:
@@ -127,8 +134,8 @@ try:
 except EngineError as refusal:
     error_card(refusal, key="error_range")
 
-for row in range(0, len(wanted), 2):  # a row at a time, so that neighbours begin at one height
-    for column, (which, nu) in zip(st.columns(2), wanted[row : row + 2], strict=False):
+for row in rows:  # a row at a time, so that neighbours begin at one height
+    for column, (which, nu) in zip(st.columns(2), row, strict=False):
         with column:
             chart(
                 "field_map", looked, name=f"map_{which}{'' if nu == looked.nu else '_second'}", on_point=open_place,

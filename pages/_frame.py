@@ -18,6 +18,7 @@ from engine.errors import EngineError  # noqa: E402
 from pages._parts import choice  # noqa: E402
 from pages._parts.cards import error_card, fault_card  # noqa: E402
 from pages._parts.theme import ASSETS, sheet  # noqa: E402
+from pages._parts.touch import touch  # noqa: E402
 
 log = logging.getLogger("nuscope.pages")
 
@@ -47,6 +48,7 @@ page = st.navigation(listed(), position="top")
 st.set_page_config(page_title=f"{page.title} · Nuscope", page_icon=str(ASSETS / "logo.png"))
 st.logo(str(ASSETS / "logo.svg"), size="large")
 sheet()
+touch()
 choice.carry()
 try:
     page.run()

@@ -301,7 +301,7 @@ def test_score_of_files(answer, call, tmp_path, kind) -> None:
     assert kept["times"]["matched"] == kept["times"]["forecast"] == kept["times"]["observed"] == 8
     assert list(found) == ["crps_fair", "w1_pit", "coverage_95", "width_95", "rmse", "spread_skill_ratio"]
     for one in found.values():
-        assert one.keys() == {"value", "low", "high", "cases", "valid_fraction"}
+        assert one.keys() == {"value", "low", "high", "cases", "valid_fraction", "independent_cases"}
         assert one["low"] <= one["value"] <= one["high"] and one["cases"] == 8 and one["valid_fraction"] == 1.0
     # the mean of six members is off by √(1 + 1/6) of the unit noise
     assert found["rmse"]["value"] == pytest.approx(np.sqrt(7 / 6), rel=0.1)

@@ -10,8 +10,9 @@ import numpy as np
 from engine.errors import SpecError
 from engine.figures._chart import Axis
 from engine.figures._charted import Charted
-from engine.figures._select import Selection, operating_points
+from engine.figures._select import Selection
 from engine.figures._style import number
+from engine.judging import operating_points
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -36,7 +37,7 @@ class CalibrationSelection(Selection):
     @property
     def point(self) -> dict[str, Any]:
         """The calibration-first operating point: ν*, its interval where one is known, and whether it stands at an edge."""
-        return dict(json.loads(self.verification.attrs.get("operating_points") or "{}").get("calibration_first") or {})
+        return operating_points(self.verification).get("calibration_first", {})
 
     @property
     def warned(self) -> frozenset[str]:
@@ -96,7 +97,7 @@ class Calibrated(Charted):
             )
         attrs = verification.attrs
         grid = [int(n) for n in verification["nu"].values]
-        nu = operating_points(verification).get("calibration_first", grid[0])
+        nu = int(operating_points(verification).get("calibration_first", {}).get("nu", grid[0]))
         where = (str(attrs.get("region", "global")), float(attrs["lead_hours"]), str(attrs["variable"]))
         return CalibrationSelection(verification, (nu,), *where, {k: v for k, v in options.items() if k in may})
 

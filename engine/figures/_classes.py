@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from engine import judging
 from engine.errors import SpecError
 from engine.figures._charted import Charted
 from engine.figures._select import Selection, between
@@ -92,16 +93,7 @@ class ClassSelection(Selection):
 
     def difference(self, score: str, entry: str, against: str) -> tuple[float, float, float] | None:
         """Score of `entry` less that of `against` with its paired interval; None where the run did not compare these two."""
-        name = f"{score}_difference"
-        compared = [str(a) for a in self.verification["against"].values] if name in self.verification else []
-        if against in compared:
-            found = self.ends(name, entry, against=against)
-        elif entry in compared:
-            value, low, high = self.ends(name, against, against=entry)
-            found = -value, -high, -low
-        else:
-            return None
-        return found if np.isfinite(found).all() else None
+        return judging.difference(self.verification, score, entry, against)
 
     def symbol(self, score: str) -> str:
         """A score's symbol, for the footer that states its estimator."""
@@ -229,8 +221,8 @@ def evenly(score: str, difference: tuple[float, float, float], *, sign: bool = T
 
 
 def clear(difference: tuple[float, float, float]) -> bool:
-    """Whether the interval of a difference leaves out zero."""
-    return difference[1] > 0 or difference[2] < 0
+    """Whether the interval of a difference leaves out zero: told apart."""
+    return judging.told_apart(difference[1], difference[2])
 
 
 def spanning(values: Iterable[float], margin: float = 0.06) -> tuple[float, float]:

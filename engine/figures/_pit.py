@@ -26,11 +26,16 @@ class Verdict:
     band: float
 
     @property
+    def honest(self) -> bool:
+        """The departure from uniform keeps to the band."""
+        return bool(np.isfinite(self.band)) and self.worst <= self.band
+
+    @property
     def words(self) -> str:
         """A clause that follows "the forecast …"; a band that is unknown makes no claim of honesty."""
         if not np.isfinite(self.band):
             return f"departs from uniform by up to {percent(self.worst, 1)} (band unknown)"
-        if self.worst <= self.band:
+        if self.honest:
             return "is honest within sampling noise"
         parts = []
         if abs(self.spread) > self.band / 2 and abs(self.spread) >= 0.5 * abs(self.bias):

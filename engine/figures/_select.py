@@ -1,6 +1,5 @@
 """Named selections on a Verification: which ν, region, lead time, variable; what is not there is refused with what there is."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -8,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine.errors import SpecError
-from engine.figures._style import number, percent
+from engine.figures._style import percent
+from engine.formatting import between as between
+from engine.judging import aim, operating_points
 from engine.lexicon import at_nu, has_nu, title_of
 
 if TYPE_CHECKING:
@@ -48,6 +49,12 @@ class Selection:
         """What a perfect ensemble of this M covers with its 95% interval."""
         return float(self.verification.attrs.get("nominal_95", np.nan))
 
+    @property
+    def perfect(self) -> str:
+        """What the 95% interval should hold, named in a picture."""
+        promised = "promises" in aim(self.verification.attrs)[1]
+        return f"promised: {percent(self.nominal)}" if promised else f"perfect (Gaussian) at M = {self.members}: {percent(self.nominal, 1)}"
+
     def at(self, name: str, **more: Any) -> "xr.DataArray":
         """A variable of the Verification at this region, lead time and variable, for all ν unless `more` says which."""
         if name not in self.verification:
@@ -65,6 +72,11 @@ class Selection:
     def key(self) -> str:
         """The run's short key."""
         return str(self.verification.attrs.get("key", ""))[:8]
+
+    @property
+    def points(self) -> dict[str, dict[str, Any]]:
+        """The operating points for what is looked at, each with what it was chosen for (`engine.judging.operating_points`)."""
+        return operating_points(self.verification, variable=self.variable, region=self.region, lead_time=self.lead_time)
 
     @property
     def uses_nu(self) -> bool:
@@ -105,12 +117,6 @@ class Selection:
         return f"95% intervals for dependent cases (worth {attrs['independent_cases']:.0f} independent)"
 
 
-def operating_points(verification: "xr.Dataset") -> dict[str, int]:
-    """ν of each operating point that the run chose on its calibration split."""
-    found = json.loads(verification.attrs.get("operating_points") or "{}")
-    return {name: int(point["nu"]) for name, point in found.items() if point and point.get("nu") is not None}
-
-
 def score_name(verification: "xr.Dataset", *names: str) -> str:
     """The first of these scores that the run stored."""
     for name in names:
@@ -143,7 +149,7 @@ def select(verification: "xr.Dataset", options: Mapping[str, Any], accepts: Iter
     grid = [int(n) for n in verification["nu"].values]
     nu = options.get("nu")
     if nu is None:
-        first = operating_points(verification).get("calibration_first", grid[0])
+        first = operating_points(verification, **chosen).get("calibration_first", {}).get("nu")
         nu = first if first in grid else grid[0]
     nus = tuple(dict.fromkeys(int(n) for n in (nu if isinstance(nu, list | tuple | np.ndarray) else (nu,))))
     if not 1 <= len(nus) <= 2 or not set(nus) <= set(grid):
@@ -158,8 +164,3 @@ def positions(nus: Iterable[int]) -> list[float]:
     """Where each ν stands on a logarithmic axis; in order of the grid where one is not positive."""
     values = [float(n) for n in nus]
     return [float(np.log2(n)) for n in values] if min(values) > 0 else [float(i) for i in range(len(values))]
-
-
-def between(value: float, low: float, high: float) -> str:
-    """`24.1 (22.0 … 26.2)`."""
-    return f"{number(value)} ({number(low)} … {number(high)})"

@@ -4,11 +4,13 @@ The colour maps are batlow and vik of F. Crameri's Scientific colour maps (MIT l
 that the process which draws for the screen needs no matplotlib.
 """
 
-import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+
+from engine.formatting import number as number
+from engine.formatting import percent as percent
 
 
 @dataclass(frozen=True)
@@ -72,27 +74,6 @@ def diverging(low: float, high: float, centre: float, steps: int = 33) -> list[s
     reach = max(abs(low - centre), abs(high - centre)) or 1.0
     first, last = 0.5 + (low - centre) / (2 * reach), 0.5 + (high - centre) / (2 * reach)
     return [mix(VIK, first + (last - first) * i / (steps - 1)) for i in range(steps)]
-
-
-def number(value: float, digits: int = 3) -> str:
-    """A number for people: three significant digits, thousands separated, a true minus."""
-    if not math.isfinite(value):
-        return "–"
-    if value == 0:
-        return "0"
-    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{min(places, 6)}f}".replace("-", "\N{MINUS SIGN}")
-
-
-def percent(value: float, digits: int = 0) -> str:
-    """A share as a percentage; never rounded to a full 100% or an empty 0%."""
-    if not math.isfinite(value):
-        return "–"
-    if value in (0.0, 1.0):
-        digits = 0
-    elif digits == 0 and (0.995 <= value < 1 or 0 < value < 0.005):
-        digits = 2
-    return f"{100 * value:.{digits}f}%".replace("-", "\N{MINUS SIGN}")
 
 
 def simultaneous(bars: int) -> float:

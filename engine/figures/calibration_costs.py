@@ -4,7 +4,7 @@ import numpy as np
 
 from engine.figures._calibration import Calibrated
 from engine.figures._charted import Table
-from engine.figures._select import Selection, operating_points
+from engine.figures._select import Selection
 from engine.figures.trade_off import TradeOff
 
 APART = 1.8
@@ -40,7 +40,7 @@ class CalibrationCosts(Calibrated, TradeOff):
 
     def message(self, s: Selection, best: int, sharp: int, table: Table) -> str:
         """As for a sweep; a point that was not scored is said to be."""
-        unscored = [n for n in dict.fromkeys(operating_points(s.verification).values()) if n not in table["nu"].tolist()]
+        unscored = [n for n in dict.fromkeys(int(p["nu"]) for p in s.points.values()) if n not in table["nu"].tolist()]
         text = super().message(s, best, sharp, table)
         return f"{text}; {' and '.join(s.label(n) for n in unscored)} was not scored" if unscored else text
 

@@ -2,68 +2,44 @@
 
 import numpy as np
 
-from engine.figures import _geo
+from engine.figures import _place
 from engine.figures._chart import Axis, Band, Bars, Chart, Layer, Line, Panel
 from engine.figures._charted import Charted, Table
 from engine.figures._select import Selection
-from engine.figures._style import number, simultaneous
+from engine.figures._style import number
+from engine.judging import bar_bound
 
 COLOURS = ("accent", "second")
-DEFAULT_CELL = (50.0, 10.0)
-
-
-def cell(s: Selection) -> tuple[int, int, float, float]:
-    """(row, column, latitude, longitude) of the cell that holds the chosen place."""
-    lat, lon = s.verification["latitude"].values, s.verification["longitude"].values
-    wanted = [
-        default if s.options.get(name) is None else float(s.options[name])
-        for name, default in zip(("latitude", "longitude"), DEFAULT_CELL, strict=True)
-    ]
-    row, column = _geo.nearest(lat, lon, np.asarray(wanted[0]), np.asarray(wanted[1]))
-    return int(row), int(column), float(lat[row]), float(lon[column])
 
 
 class CellPit(Charted):
     """Shares of rank bins at the cell nearest to (`latitude`, `longitude`).
 
-    The band is the one that all bars of 95% of honest forecasts keep to with so many cases.
+    The band is the one that all bars of 97.5% of honest forecasts keep to with so many cases; what the place is judged to be is said
+    by `engine.figures._place.record`, as beside the series of the same place.
     """
 
     key = "cell_pit"
     title = "Is it honest at this place?"
-    accepts = frozenset({"latitude", "longitude"})
+    accepts = frozenset({"latitude", "longitude", "fields"})
+    needs_fields = True
 
     def table(self, s: Selection) -> Table:
         """One row a ν and bin."""
         import pandas as pd
 
-        row, column, lat, lon = cell(s)
-        valid = float(s.at("valid_map").values[row, column]) if "valid_map" in s.verification else 1.0
-        n = round(valid * int(s.verification.attrs["cases"]))
+        at = _place.cell(s)
+        n = _place.valid_cases(s, at)
         parts = []
         for nu in s.nus:
-            shares = s.at("rank_map", nu=nu).values[:, row, column].astype(float)
+            shares = _place.shares(s, at, nu)
             bins = len(shares)
-            noise = simultaneous(bins) * np.sqrt((1 / bins) * (1 - 1 / bins) / max(n, 1)) * bins
+            noise = bar_bound(bins, _place.effective(s, at, nu, n) or n) * bins
             u = np.arange(bins) / bins
-            parts.append(
-                pd.DataFrame(
-                    {
-                        "nu": nu,
-                        "u_low": u,
-                        "u_high": u + 1 / bins,
-                        "density": shares * bins,
-                        "band_low": max(0.0, 1 - noise),
-                        "band_high": 1 + noise,
-                        "cases": n,
-                    }
-                    | {"latitude": lat, "longitude": lon}
-                )
-            )
+            columns = {"nu": nu, "u_low": u, "u_high": u + 1 / bins, "density": shares * bins}
+            columns |= {"band_low": max(0.0, 1 - noise), "band_high": 1 + noise, "cases": n}
+            parts.append(pd.DataFrame(columns | {"latitude": at.latitude, "longitude": at.longitude}))
         return pd.concat(parts, ignore_index=True).dropna(subset=["density"])
-
-    def _outside(self, part: Table) -> int:
-        return int(((part["density"] < part["band_low"]) | (part["density"] > part["band_high"])).sum())
 
     def chart(self, table: Table, s: Selection) -> Chart:
         """Side by side for two ν, on one scale."""
@@ -90,25 +66,24 @@ class CellPit(Charted):
             )
             y = Axis("density (1 = uniform)" if index == 0 else "", (0.0, top))
             panels.append(Panel(x, y, tuple(layers), s.label(int(str(nu))) if len(s.nus) == 2 else "", column=index))
-        where, n = _geo.place(float(table["latitude"].iloc[0]), float(table["longitude"].iloc[0])), int(table["cases"].iloc[0])
-        out = self._outside(table[table["nu"] == s.nus[0]])
-        bars = len(table) // len(panels)
-        title = f"At {where} the forecast cannot be told from honest"
-        if out:
-            title = f"At {where} honesty is in doubt: {out} of {bars} bars beyond chance"
-        footer = s.footer(f"{bars} rank bins, {n} valid cases here", "grey: all bars of 95% of honest forecasts, if cases were independent")
+        at, n, bars = _place.cell(s), int(table["cases"].iloc[0]), len(table) // len(panels)
+        judged = _place.record(s, s.nu)
+        assumed = ", if cases were independent" if judged.as_if else ""
+        footer = s.footer(f"{bars} rank bins, {n} valid cases here", f"grey: all bars of 97.5% of honest forecasts{assumed}")
         subtitle = f"{s.subject(region=False)} · grey: honest bars end here"
-        return Chart(title if len(s.nus) == 1 else f"{self.title} ({where})", subtitle, footer, tuple(panels), height=380)
+        title = judged.sentence(at.name) if len(s.nus) == 1 else f"{self.title} ({at.name})"
+        return Chart(title, subtitle, footer, tuple(panels), height=380)
 
     def words(self, table: Table, s: Selection) -> str:
-        """Place, cases, bars outside chance, outer bins."""
-        where, n = _geo.place(float(table["latitude"].iloc[0]), float(table["longitude"].iloc[0])), int(table["cases"].iloc[0])
+        """The judgement of each ν, and the outer bins."""
+        at = _place.cell(s)
         said = [
-            f"{s.label(int(str(nu)))}: {self._outside(part)} of {len(part)} bars outside the simultaneous 95% band, "
+            f"{s.label(int(str(nu)))}: {_place.record(s, int(str(nu))).sentence(at.name)}; "
             f"lowest bin {number(part['density'].iloc[0])}, highest {number(part['density'].iloc[-1])} times uniform"
             for nu, part in table.groupby("nu", sort=False)
         ]
-        return f"PIT histogram at {where} from {n} cases for {s.subject(region=False)}, M = {s.members}. " + "; ".join(said) + "."
+        n = int(table["cases"].iloc[0])
+        return f"PIT histogram at {at.name} from {n} cases for {s.subject(region=False)}, M = {s.members}. " + "; ".join(said) + "."
 
 
 ENTRIES = (CellPit(),)

@@ -5,14 +5,14 @@ import re
 import numpy as np
 
 from engine.errors import SpecError
-from engine.figures import _geo
+from engine.figures import _place
 from engine.figures._chart import Axis, Band, Chart, Layer, Line, Panel, Points, Symbol
 from engine.figures._charted import Charted, Table
 from engine.figures._select import Selection
-from engine.figures._style import in_units, number, percent
+from engine.figures._style import in_units, number
+from engine.judging import aim
 from engine.lexicon import title_of
 
-DEFAULT_CELL = (50.0, 10.0)
 _FAN = (("q0.025", "q0.975", 0.16), ("q0.1", "q0.9", 0.2), ("q0.25", "q0.75", 0.26))
 
 
@@ -56,13 +56,8 @@ class CellSeries(Charted):
                 expected="fields=, the opened fields.nc of the run",
                 remedy="Run it again with maps switched on.",
             )
-        lat, lon = fields["latitude"].values, fields["longitude"].values
-        wanted = [
-            default if s.options.get(name) is None else float(s.options[name])
-            for name, default in zip(("latitude", "longitude"), DEFAULT_CELL, strict=True)
-        ]
-        row, column = (int(i) for i in _geo.nearest(lat, lon, np.asarray(wanted[0]), np.asarray(wanted[1])))
-        here = fields.isel(latitude=row, longitude=column).sel(lead_time=s.lead_time, variable=s.variable)
+        at = _place.cell(s, fields)
+        here = fields.isel(latitude=at.row, longitude=at.column).sel(lead_time=s.lead_time, variable=s.variable)
         now = here.sel(nu=s.nu)
         table = pd.DataFrame({"init_time": here["init_time"].values.astype(str), "valid_time": here["valid_time"].values.astype(str)})
         for name, source in (("observed", here), ("deterministic", here), ("mean", now)):
@@ -72,18 +67,7 @@ class CellSeries(Charted):
             table[f"q{float(q):g}"] = quantiles.sel(quantile=q).values.astype(float)
         inside = (table["q0.025"] <= table["observed"]) & (table["observed"] <= table["q0.975"])
         table["inside_95"] = inside.where(table["observed"].notna(), None)
-        return table.assign(latitude=float(lat[row]), longitude=float(lon[column]))
-
-    @staticmethod
-    def _coverage(table: Table) -> tuple[int, int, float, float]:
-        """(inside, of, low, high): Wilson's 95% interval of the share, as if cases were independent."""
-        seen = table["observed"].notna()
-        n, k = int(seen.sum()), int((table["inside_95"][seen] == True).sum())  # noqa: E712
-        if n == 0:
-            return 0, 0, float("nan"), float("nan")
-        z, p = 1.96, k / n
-        middle, half = (p + z * z / (2 * n)) / (1 + z * z / n), z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
-        return k, n, float(middle - half), float(middle + half)
+        return table.assign(latitude=at.latitude, longitude=at.longitude)
 
     def chart(self, table: Table, s: Selection) -> Chart:
         """Fan, median, and the observations as dots: filled inside the 95% interval, ringed outside."""
@@ -118,27 +102,24 @@ class CellSeries(Charted):
         pad = 0.02 * (x[-1] - x[0] or 1.0)
         axis = Axis("start of the forecast", (x[0] - pad, x[-1] + pad), [x[i] for i in shown], [times[i][:10] for i in shown])
         panel = Panel(axis, Axis(f"{title_of(s.variable)}{units}"), tuple(layers))
-        k, n, low, high = self._coverage(table)
-        place = _geo.place(float(table["latitude"].iloc[0]), float(table["longitude"].iloc[0]))
-        title = f"At {place} the 95% interval held {k} of {n} observations"
-        if np.isfinite(s.nominal) and n:
-            title += f" (perfect: {s.nominal * n:.0f})"
+        judged, kept = _place.record(s, s.nu), len(table)
         footer = s.footer(
             "fan: linear quantiles of the members",
-            f"share inside {percent(k / n) if n else '–'}, 95% interval {percent(low)} … {percent(high)} if cases were independent",
+            "what chance allows: 95% of honest forecasts, " + ("if cases were independent" if judged.as_if else s.bootstrap()),
         )
-        return Chart(title, f"{s.subject(region=False)} · shades hold 95, 80, 50%; line: median", footer, (panel,), height=430)
+        every = int(s.verification.attrs["cases"])
+        some = f" · {kept} of the {every} cases were kept and are drawn" if kept < every else ""
+        subtitle = f"{s.subject(region=False)} · shades hold 95, 80, 50%; line: median{some}"
+        return Chart(judged.sentence(_place.cell(s).name), subtitle, footer, (panel,), height=430)
 
     def words(self, table: Table, s: Selection) -> str:
-        """Share inside with its interval, span of time, range of what was observed."""
-        k, n, low, high = self._coverage(table)
-        place = _geo.place(float(table["latitude"].iloc[0]), float(table["longitude"].iloc[0]))
-        error = float(np.sqrt(np.nanmean((table["mean"] - table["observed"]) ** 2))) if n else float("nan")
+        """The judgement of this place, span of time, range of what was observed."""
+        seen = table["observed"].notna()
+        error = float(np.sqrt(np.nanmean((table["mean"] - table["observed"]) ** 2))) if seen.any() else float("nan")
+        at = _place.cell(s)
         return (
-            f"Forecasts at {place} started from {table['init_time'].iloc[0]} to {table['init_time'].iloc[-1]} for "
-            f"{s.subject(region=False)}, M = {s.members}: the 95% interval held {k} of {n} "
-            f"observations (95% interval of that share {percent(low)} … {percent(high)}; a perfect ensemble covers "
-            f"{percent(s.nominal, 1)}). "
+            f"Forecasts at {at.name} started from {table['init_time'].iloc[0]} to {table['init_time'].iloc[-1]} for "
+            f"{s.subject(region=False)}, M = {s.members}. {_place.record(s, s.nu).sentence(at.name)}; {aim(s.verification.attrs)[1]}. "
             f"Observed {number(float(table['observed'].min()), 4)} … "
             f"{number(float(table['observed'].max()), 4)}{in_units(s.units)}, RMSE of the ensemble mean {number(error)}."
         )

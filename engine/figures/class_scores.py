@@ -1,8 +1,9 @@
 """One score of all entries, best on top, each with its interval, beside the frozen model."""
 
+from engine import judging
 from engine.figures._chart import Axis, Chart, Layer, Note, Panel, Points, Rule
 from engine.figures._charted import Table
-from engine.figures._classes import PERCENT, Classified, classes, clear, in_words, is_control, one_of, spanning, with_ends
+from engine.figures._classes import PERCENT, Classified, classes, in_words, is_control, one_of, spanning, with_ends
 from engine.figures._select import Selection
 
 SCORES = (
@@ -60,19 +61,19 @@ class ClassScores(Classified):
         return str(one_of("score", s.options.get("score") or "ece", have))
 
     def message(self, table: Table, s: Selection) -> str:
-        """The best entry that is no control, where its paired difference to the frozen model leaves out zero."""
+        """The best of the entries that are told apart from the frozen model (`engine.judging.best`), or that none is."""
         c, score = classes(s), self._score(s)
-        used = table[~table["control"]]
-        best = (used if len(used) else table).iloc[0]
+        frozen = table.loc[table["frozen"], score]
+        said = in_words(score, float(frozen.iloc[0])) if len(frozen) else ""
+        best = judging.best(s.verification, score)
+        if best is None:
+            return f"No {c.called(score)} is told apart from the frozen model's and better{f': that is {said}' if said else ''}"
+        value = in_words(score, float(table.loc[table["entry"] == best, score].iloc[0]))
+        beside = f", the frozen model {said}" if said else ""
         word = "highest" if c.higher(score) else "lowest"
-        if best["frozen"]:
-            return f"None has a better {c.called(score)} than the frozen model: {in_words(score, best[score])}"
-        frozen = table[table["frozen"]]
-        beside = f", the frozen model {in_words(score, float(frozen[score].iloc[0]))}" if len(frozen) else ""
-        apart = c.difference(score, str(best["entry"]), c.teacher)
-        if apart and not clear(apart):
-            return f"No {c.called(score)} is visibly better than the frozen model's: the best {in_words(score, best[score])}{beside}"
-        return f"{best['title']} has the {word} {c.called(score)}: {in_words(score, best[score])}{beside}"
+        used = table[~table["control"]]
+        among = "" if str(used["entry"].iloc[0]) == best else " of those told apart from the frozen model"
+        return f"{c.name(best)} has the {word} {c.called(score)}{among}: {value}{beside}"
 
     def words(self, table: Table, s: Selection) -> str:
         """All entries with their intervals, best first."""

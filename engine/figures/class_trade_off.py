@@ -79,11 +79,11 @@ class ClassTradeOff(Classified):
         if clear(gain):
             won = f"{c.called(y)} {'lower' if gain[0] < 0 else 'higher'} by {amount(y, gain)}"
         else:
-            won = f"no visible change of {c.called(y)}"
+            won = f"{c.called(y)} not told apart from the frozen model's"
         if clear(cost):
             lost = f"{'at a cost of' if cost[0] < 0 else 'and wins'} {amount('accuracy', cost)} of accuracy"
         else:
-            lost = "no visible cost in accuracy" if cost[0] <= 0 else "accuracy no worse"
+            lost = "accuracy not told apart"
         return f"{c.name()}: {won}, {lost}"
 
     def words(self, table: Table, s: Selection) -> str:

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from engine.errors import SpecError
 from engine.figures._chart import Axis, Band, Chart, Layer, Line, Panel, Points, Rule
 from engine.figures._charted import Charted, Table
-from engine.figures._select import Selection, between, operating_points, positions, score_name
+from engine.figures._select import Selection, between, positions, score_name
 from engine.figures._style import in_units, number, percent
+from engine.judging import coverage_word, spread_sentence
 
 LEVELS = (50, 80, 90, 95)
 
@@ -77,7 +78,7 @@ class OverNu(Charted):
         """The value at the ν looked at, at the ends of the grid, and at the operating points."""
         name = str(table.columns[1])
         rows = {int(r[0]): r[1:4] for r in table.itertuples(index=False)}
-        picked = dict.fromkeys([s.nu, min(rows), max(rows), *operating_points(s.verification).values()])
+        picked = dict.fromkeys([s.nu, min(rows), max(rows), *(int(p["nu"]) for p in s.points.values())])
         values = "; ".join(f"{between(*rows[n])} at {s.label(n)}" for n in picked if n in rows)
         title = str(s.verification[name].attrs.get("title", name))
         return (
@@ -137,7 +138,7 @@ class CoverageOverNu(OverNu):
         rules: list[Layer] = [Rule("y", level / 100, label=f"nominal {level}%")]
         if level == 95:
             rules.append(
-                Rule("y", s.nominal, colour="good", dash=False, label=f"perfect at M = {s.members}: {percent(s.nominal, 1)}", below=True)
+                Rule("y", s.nominal, colour="good", dash=False, label=s.perfect, below=True)
             )
         return rules
 
@@ -147,10 +148,9 @@ class CoverageOverNu(OverNu):
         row = table[table["nu"] == s.nu]
         if not len(row):
             return f"Does the {level}% interval hold what it promises?"
-        value, target = float(row[name].iloc[0]), s.nominal if level == 95 else level / 100
-        low, high = float(row[name + "_low"].iloc[0]), float(row[name + "_high"].iloc[0])
-        word = "as a perfect ensemble would" if low <= target <= high else "too few" if value < target else "more than it should"
-        return f"{s.looked_at} the {level}% interval holds {percent(value)} of the observations: {word}"
+        value, low, high = (float(row[name + end].iloc[0]) for end in ("", "_low", "_high"))
+        word = coverage_word(value, low, high, s.nominal if level == 95 else level / 100)
+        return f"{s.looked_at} the {level}% interval holds {percent(value)} of the observations{': ' if word else ''}{word}"
 
     def axis_y(self, s: Selection, table: Table) -> Axis:
         """Shares."""
@@ -177,8 +177,7 @@ class SpreadSkillOverNu(OverNu):
         if not len(row):
             return self.title
         value, low, high = (float(row[f"spread_skill_ratio{end}"].iloc[0]) for end in ("", "_low", "_high"))
-        word = "it matches the error" if low <= 1 <= high else "too small" if value < 1 else "too large"
-        return f"{s.looked_at} the spread is {percent(value)} of the error: {word}"
+        return f"{s.looked_at} {spread_sentence(value, low, high)}"
 
     def axis_y(self, s: Selection, table: Table) -> Axis:
         """A pure number."""

@@ -63,7 +63,7 @@ class PitHistogram(Charted):
         footer = s.footer(
             f"{len(table) // len(panels)} bins of equal width, ties shared", f"grey: all bars of 95% of honest forecasts, {self._n(s)}"
         )
-        return Chart(title, f"{s.subject()} · grey: honest bars end here", footer, tuple(panels), height=400)
+        return Chart(title, f"{s.subject()} · grey: honest bars end here; judged by the PIT curve", footer, tuple(panels), height=400)
 
     def _n(self, s: Selection) -> str:
         return "effective sample " + " / ".join(f"{float(s.at('n_effective', nu=n)):,.0f}" for n in s.nus)

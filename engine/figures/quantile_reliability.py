@@ -65,8 +65,8 @@ class QuantileReliability(Charted):
         if len(s.nus) == 2 or not len(part):
             return self.title
         row = part.loc[(part["frequency"] - part["level"]).abs().idxmax()]
-        if bool(((part["low"] <= part["level"]) & (part["level"] <= part["high"])).all()):
-            return f"{s.looked_at} forecast quantiles happen as often as they say"
+        if _pit.judge(s, s.nu).honest:  # the same judgement as of the PIT, whose distribution function this is
+            return f"{s.looked_at} forecast quantiles happen as often as they say, within sampling noise"
         only = "only " if row["frequency"] < row["level"] else ""
         return f"{s.looked_at} {only}{percent(row['frequency'])} of observations lie below the {percent(row['level'])} quantile"
 

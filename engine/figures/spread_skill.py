@@ -6,6 +6,7 @@ from engine.figures._chart import Axis, Chart, Layer, Line, Note, Panel, Points
 from engine.figures._charted import Charted, Table
 from engine.figures._select import Selection
 from engine.figures._style import in_units, number, percent, pretty_units
+from engine.judging import spread_sentence, spread_word
 from engine.types import Array
 
 COLOURS = ("accent", "second")
@@ -77,22 +78,24 @@ class SpreadSkill(Charted):
         footer = s.footer("spread: √((M+1)/M × variance); groups of equal weight", "bars: 95% from the effective sample size in each group")
         return Chart(self._message(table, s), s.subject(), footer, (panel,), height=480)
 
-    def _ratio(self, part: Table) -> float:
-        return float(
-            np.sqrt(np.average(part["spread"] ** 2, weights=part["weight"]) / np.average(part["error"] ** 2, weights=part["weight"]))
-        )
+    @staticmethod
+    def _overall(s: Selection, nu: int) -> tuple[float, float, float]:
+        """Spread over error of all points with its interval, as the run stored it; NaN where it was not asked for it."""
+        if "spread_skill_ratio" not in s.verification:
+            return float("nan"), float("nan"), float("nan")
+        value, low, high = (float(s.at(f"spread_skill_ratio{end}", nu=nu)) for end in ("", "_low", "_high"))
+        return value, low, high
 
     def _message(self, table: Table, s: Selection) -> str:
         if len(s.nus) == 2:
             return self.title
         inside = (table["error_low"] <= table["spread"]) & (table["spread"] <= table["error_high"])
-        if inside.mean() >= 0.9:
+        overall = self._overall(s, s.nu)
+        if inside.mean() >= 0.9 and spread_word(*overall) in ("as it should be", ""):
             return f"{s.looked_at} the ensemble is wrong by as much as it says"
-        ratio = self._ratio(table)
-        word = "smaller" if ratio < 0.98 else "larger" if ratio > 1.02 else None
-        if word is None:
+        if spread_word(*overall) == "as it should be":
             return f"{s.looked_at} spread matches error on average, but not place by place"
-        return f"{s.looked_at} the spread is {word} than the error ({percent(ratio)} of it)"
+        return f"{s.looked_at} {spread_sentence(*overall)}"
 
     def words(self, table: Table, s: Selection) -> str:
         """Overall ratio, and the least and most unsure groups."""
@@ -101,7 +104,7 @@ class SpreadSkill(Charted):
         for nu, part in table.groupby("nu", sort=False):
             a, b = part.iloc[0], part.iloc[-1]
             said.append(
-                f"{s.label(int(str(nu)))}: spread over error {number(self._ratio(part))}; smallest spread "
+                f"{s.label(int(str(nu)))}: {spread_sentence(*self._overall(s, int(str(nu))))}; smallest spread "
                 f"{number(a['spread'])} {unit} with error {number(a['error'])} "
                 f"({number(a['error_low'])} … {number(a['error_high'])}), largest {number(b['spread'])} {unit} with "
                 f"error {number(b['error'])} "

@@ -8,8 +8,9 @@ import numpy as np
 from engine.errors import SpecError
 from engine.figures._chart import Axis, Chart, Layer, Line, Note, Panel, Points, Rule
 from engine.figures._charted import Charted, Table
-from engine.figures._select import Selection, between, operating_points
+from engine.figures._select import Selection, between
 from engine.figures._style import in_units, number, percent, pretty_units
+from engine.judging import where_chosen
 
 _NAMES = {"calibration_first": "calibration first", "score_oriented": "score oriented"}
 _PLACES = (
@@ -45,8 +46,8 @@ class TradeOff(Charted):
             for end in ("", "_low", "_high"):
                 columns[out + end] = s.at(source + end).values - minus
         table = pd.DataFrame(columns)
-        chosen = operating_points(s.verification)
-        table["operating_point"] = [" and ".join(_NAMES.get(k, k) for k, n in chosen.items() if n == nu) for nu in table["nu"]]
+        points = s.points
+        table["operating_point"] = [" and ".join(_NAMES[k] for k, p in points.items() if p["nu"] == nu) for nu in table["nu"]]
         table["chosen"] = table["nu"] == s.nu
         return table.dropna(subset=["crps_fair", name]).reset_index(drop=True)
 
@@ -56,9 +57,8 @@ class TradeOff(Charted):
         units = in_units(s.units)
         best, sharp = table.loc[table[y].abs().idxmin()], table.loc[table["crps_fair"].idxmin()]
         # the title speaks of the points that are marked: those that the run chose, on other data than what is drawn here
-        chosen = operating_points(s.verification)
-        honest = chosen.get("calibration_first", int(best["nu"]))
-        accurate = chosen.get("score_oriented", int(sharp["nu"]))
+        points = s.points
+        honest, accurate = (int(points.get(k, {"nu": n})["nu"]) for k, n in zip(_NAMES, (best["nu"], sharp["nu"]), strict=True))
         title = self.message(s, honest, accurate, table)
         shown = self.named(table, y)
         names = [
@@ -94,14 +94,27 @@ class TradeOff(Charted):
             layers.append(Note(x_range[0], y_range[0], "↙ better on both", colour="good", anchor="left", shift=12))
             label = "miscalibration: W₁ distance of the PIT from uniform"
         else:
-            layers.append(Rule("y", 0.0, colour="good", dash=False, label=f"perfect at M = {s.members}"))
+            layers.append(Rule("y", 0.0, colour="good", dash=False, label=s.perfect))
             label = f"coverage of the 95% interval minus {percent(s.nominal, 1)}"
         panel = Panel(Axis(f"error: fair CRPS{units}", x_range), Axis(label, y_range, percent=y != "w1_pit"), tuple(layers))
         footer = s.footer("CRPS: fair estimator", f"bars on both axes: {s.bootstrap()}")
         subtitle = s.subject(nu=False) + (f" · one point per ν{f'; {ring}' if ring else ''}" if s.uses_nu else "")
-        if int(best["nu"]) != honest:
-            subtitle += f" · lowest on this data: {s.label(int(best['nu']))}"
+        if said := where_chosen(points):
+            subtitle += f" · {said[0].lower()}{said[1:]}"
+        if s.uses_nu:
+            subtitle += self.lowest(table, y, s, {honest, accurate})
         return Chart(title, subtitle, footer, (panel,), height=520)
+
+    @staticmethod
+    def lowest(table: Table, y: str, s: Selection, marked: set[int]) -> str:
+        """Where the curve itself is lowest, as far as that is no marked point; said too where that is at an end of what was tried."""
+        grid = [int(n) for n in s.verification["nu"].values]
+        told = []
+        for name, label in ((y, "W₁" if y == "w1_pit" else "coverage error"), ("crps_fair", "CRPS")):
+            nu = int(table.loc[table[name].abs().idxmin(), "nu"])
+            if nu not in marked:
+                told.append(f"{label} lowest here at {s.label(nu)}" + (" (the largest tried)" if nu == max(grid) else ""))
+        return f" · {', '.join(told)}" if told else ""
 
     def named(self, table: Table, y: str) -> set[int]:
         """The ν whose points have a name and bars beside them: all."""
@@ -146,13 +159,18 @@ class TradeOff(Charted):
             f"{between(best[y], best[y + '_low'], best[y + '_high'])}. Smallest fair CRPS at {s.label(int(sharp['nu']))}: "
             f"{between(sharp['crps_fair'], sharp['crps_fair_low'], sharp['crps_fair_high'])}{units}. "
         )
-        points = [f"{p} {s.label(n)}" for n, p in zip(table["nu"], table["operating_point"], strict=True) if p]
+        split = {"calibrate": "the calibration split", "verify": "the verification itself"}
+        told = [
+            f"{_NAMES[k]} {s.label(int(p['nu']))}, chosen on {split.get(p['chosen_on'], p['chosen_on'])} for {p['chosen_for']}"
+            + (f" ({p['remark']})" if p["remark"] else "")
+            for k, p in s.points.items()
+        ]
         first, last = table.iloc[0], table.iloc[-1]
         ends = (
             f"From {s.label(int(first['nu']))} to {s.label(int(last['nu']))} CRPS goes from "
             f"{number(first['crps_fair'])} to {number(last['crps_fair'])}{units}."
         )
-        return text + (f"Chosen on the calibration split: {', '.join(points)}. " if points else "") + ends
+        return text + (f"Operating points: {'; '.join(told)}. " if told else "") + ends
 
 
 def _range(table: Table, name: str, margin: float) -> tuple[float, float]:

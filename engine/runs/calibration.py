@@ -22,8 +22,9 @@
                   objective (scale, per_example, grid, w1_pit, crps_fair, coverage_95, nll_gaussian), nu_max
                   block_length (cases), bootstrap (replicates), estimator, changes and notes (JSON lists of words)
                   slope, slope_low, slope_high (of ln s over ln ν; theory for one layer: −½), rounds, stop (words)
-                  operating_points (JSON): {"calibration_first": {"nu", "low", "high", "chosen_on", "rule", "edge", "w1_pit",
-                  "crps_fair", "coverage_95"}, "score_oriented": the same}; scores there are those at that ν on the calibration
+                  operating_points (JSON): {"calibration_first": {"nu", "low", "high", "chosen_on", "variable", "region",
+                  "lead_hours", "rule", "edge", "remark", "w1_pit", "crps_fair", "coverage_95"},
+                  "score_oriented": the same}; scores there are those at that ν on the calibration
                   split, NaN (JSON null) where it was not evaluated; low and high are null where no interval is known
                   warnings (JSON): [{"code", "text"}]; codes: edge, scalar_target, few_cases, rising, still, missing,
                   shift, disagree

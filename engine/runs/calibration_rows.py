@@ -3,8 +3,9 @@
 import json
 from typing import TYPE_CHECKING, Any
 
+from engine.judging import operating_points
 from engine.runs.calibration import verification_spec
-from engine.runs.rows import COLUMNS
+from engine.runs.rows import COLUMNS, SAID
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -75,7 +76,7 @@ def document(calibration: "xr.Dataset") -> dict[str, Any]:
         "target_scale": target,
         "surrogate": surrogate,
         "readings": readings,
-        "operating_points": json.loads(attrs["operating_points"]),
+        "operating_points": {n: {k: p[k] for k in p if k not in SAID} for n, p in operating_points(calibration).items()},
         "warnings": json.loads(attrs["warnings"]),
         "periods": json.loads(attrs["periods"]),
         "per_layer": json.loads(attrs["per_layer"] or "null"),
@@ -106,9 +107,13 @@ def table(answer: dict[str, Any]) -> str:
         text.append(
             f"by layer: {listed}; {layers['objective']} {layers['value']:.4g} against {layers['value_shared']:.4g} with the shared ν"
         )
-    text += [f"{n.replace('_', '-')}: ν = {p['nu']} {_ends(p)}: {p['rule']}" for n, p in answer["operating_points"].items()]
+    text += [
+        f"{n.replace('_', '-')}: ν = {p['nu']} {_ends(p)}: {p['rule']} ({p['variable']}, {p['region']}, {p['lead_hours']:g} h)"
+        f"{'; ' if p['remark'] else ''}{p['remark']}"
+        for n, p in answer["operating_points"].items()
+    ]
     members, perfect = answer["rows"][0]["members"], answer["nominal_95"]
-    text.append(f"a perfect ensemble of {members} covers {perfect:.1%} with its central 95 % interval")
+    text.append(f"a perfect (Gaussian) ensemble of {members} covers {perfect:.1%} with its central 95 % interval")
     text += [f"warning: {w['text']}" for w in answer["warnings"]]
     text += [f"changed: {line}" for line in answer["changes"] if "dimensions renamed" not in line]
     text += [f"note: {line}" for line in answer["notes"]]

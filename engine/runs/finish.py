@@ -187,7 +187,7 @@ def _described(
                 estimator=score.estimator,
                 reference=score.reference,
             )
-    points = operating.choose(plan, dataset, landscape)
+    points, elsewhere = operating.choose(plan, dataset, landscape)
     block, independent = dependence
     few = long_run.said_few(len(plan.cases[0]), independent)
     dataset.attrs = {
@@ -207,6 +207,7 @@ def _described(
         "changes": json.dumps(list(plan.dataset.changes), ensure_ascii=False),
         "nominal_95": perfect_coverage(spec.members, 95),
         "operating_points": json.dumps(points, ensure_ascii=False),
+        "operating_points_elsewhere": json.dumps(elsewhere, ensure_ascii=False),
         "block_length": block,
         "independent_cases": round(independent, 1),
         "bootstrap": spec.bootstrap,

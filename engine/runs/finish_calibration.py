@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 import engine
 from engine.errors import CalibrationError
+from engine.judging import edge_remark
 from engine.kernels import long_run, tuner
 from engine.kernels.quantiles import perfect_coverage
 from engine.registry import get
@@ -199,17 +200,20 @@ def _points(found: Found, ends: dict[str, tuple[float, float]]) -> dict[str, dic
     }
     first = asked.objective
     return {
-        "calibration_first": _point(found, found.chosen(first), rules[first], ends[first]),
+        "calibration_first": _point(found, found.chosen(first), rules[first], ends[first], by_scale=first in ("scale", "per_example")),
         "score_oriented": _point(found, found.scored["crps_fair"], rules["crps_fair"], ends["crps_fair"]),
     }
 
 
-def _point(found: Found, nu: int, rule: str, ends: tuple[float, float]) -> dict[str, Any]:
+def _point(found: Found, nu: int, rule: str, ends: tuple[float, float], *, by_scale: bool = False) -> dict[str, Any]:
     scales = found.scales
     low, high = (None if np.isnan(e) else int(e) for e in ends)
     at = {key: float(scales.score(nu, key)) if key in scales.landscape.scores else None for key in ("w1_pit", "crps_fair", "coverage_95")}
     at = {key: None if value is None or not np.isfinite(value) else value for key, value in at.items()}
-    return {"nu": nu, "low": low, "high": high, "chosen_on": "calibrate", "rule": rule, "edge": nu in (1, scales.tune.nu_max)} | at
+    plan, edge = scales.landscape.plan, nu in (1, scales.tune.nu_max)
+    place = {"variable": plan.variables[0], "region": next(iter(plan.regions)), "lead_hours": float(plan.lead_hours[0])}
+    said = {"rule": rule, "edge": edge, "remark": edge_remark(nu, (1, scales.tune.nu_max), by_scale=by_scale)}
+    return {"nu": nu, "low": low, "high": high, "chosen_on": "calibrate"} | place | said | at
 
 
 def _period(cases: tuple[Case, ...]) -> dict[str, Any] | None:

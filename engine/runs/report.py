@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import ExportError, SpecError
+from engine.judging import coverage_sentence
 from engine.lexicon import at_nu, has_nu, title_of
 from engine.registry import get
 from engine.runs.picture import describe, export
-from engine.runs.rows import COLUMNS, document
+from engine.runs.rows import COLUMNS, document, point_line
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -65,10 +66,9 @@ def _page(verification: "xr.Dataset") -> str:
     uses_nu, name = has_nu(verification.attrs), at_nu(verification.attrs, nu)
     lead, says = f"{'At' if uses_nu else 'With'} {html.escape(name)}", ""
     if "coverage_95" in at:
-        says = (
-            f"<p>{lead} the central 95 % interval holds <b>{at['coverage_95']['value']:.0%}</b> of what was observed; "
-            f"a perfect ensemble of this size would hold {answer['nominal_95']:.0%}.</p>"
-        )
+        held = at["coverage_95"]
+        says = f"<p>{lead} {html.escape(coverage_sentence(verification.attrs, held['value'], held['low'], held['high']))}.</p>"
+    says += "".join(f"<p>{html.escape(point_line(name, point))}</p>" for name, point in points.items())
     parts = [
         f"<h1>{html.escape(title)}</h1><p>{html.escape(where)}</p>",
         says,

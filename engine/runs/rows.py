@@ -3,9 +3,13 @@
 import json
 from typing import TYPE_CHECKING, Any
 
+from engine.judging import operating_points
+
 if TYPE_CHECKING:
     import xarray as xr
 
+SAID = ("here", "chosen_for")
+"""What is added to a point where it is shown, and is no part of it."""
 COLUMNS = ("w1_pit", "coverage_95", "width_95", "crps_fair", "rmse", "acc", "spread_skill_ratio")
 
 
@@ -43,7 +47,8 @@ def document(verification: "xr.Dataset") -> dict[str, Any]:
         "cases": int(verification.attrs["cases"]),
         "nominal_95": float(verification.attrs["nominal_95"]),
         "deterministic": reference,
-        "operating_points": json.loads(verification.attrs["operating_points"]),
+        "operating_points": {n: {k: p[k] for k in p if k not in SAID} for n, p in operating_points(verification).items()},
+        "operating_points_elsewhere": json.loads(verification.attrs.get("operating_points_elsewhere") or "[]"),
         "method": verification.attrs["method"],
         "method_title": verification.attrs.get("method_title", verification.attrs["method"]),
         "command": verification.attrs["command"],
@@ -75,9 +80,22 @@ def table(document: dict[str, Any]) -> str:
     text += [f"note: {line}" for line in document["notes"]]
     if after := document["posthoc"]:
         text += [f"after {after['title']}: {after['guarantee']}"] + [f"  ν = {nu}: {said}" for nu, said in after["learned"].items()]
-    points = document["operating_points"]
-    text += [f"{name.replace('_', '-')}: ν = {p['nu']} ({p['rule']}; chosen on the {p['chosen_on']} split)" for name, p in points.items()]
-    perfect, promised = "a perfect ensemble of this M covers", after and after["intervals"]
+    listed = [document["operating_points"], *(d for d in document["operating_points_elsewhere"] if _at_first(d, document))]
+    text += [point_line(name, point) for points in listed for name, point in points.items()]
+    perfect, promised = "a perfect (Gaussian) ensemble of this M covers", after and after["intervals"]
     text.append(f"{after['title'] + ', promised:' if promised else perfect} {document['nominal_95']:.1%} with its central 95 % interval")
     text.append(f"run {document['key']}")
     return "\n".join(text)
+
+
+def point_line(name: str, point: dict[str, Any]) -> str:
+    """`calibration-first: ν = 8 (least residual-scale loss; chosen on the calibrate split for T850, globe)`, and what to know of it."""
+    ends = f" [{point['low']:g}, {point['high']:g}]" if point.get("low") is not None and point.get("high") is not None else ""
+    place = f"{point['variable']}, {point['region']}, {point['lead_hours']:g} h"
+    said = f"{name.replace('_', '-')}: ν = {point['nu']}{ends} ({point['rule']}; chosen on the {point['chosen_on']} split for {place})"
+    return f"{said}; {point['remark']}" if point["remark"] else said
+
+
+def _at_first(points: dict[str, Any], document: dict[str, Any]) -> bool:
+    """Whether points are those of another variable at the region and lead time that a table is about."""
+    return all(p["region"] == document["region"] and p["lead_hours"] == document["lead_hours"] for p in points.values())

@@ -29,6 +29,16 @@ def norm(square: Array, scale: Array, tune: Tune, chosen: list[int] | None = Non
     return np.sqrt(total / np.where(known.any(-1), np.maximum(known.sum(-1), 1), np.nan))
 
 
+def parts(square: Array, shift: Array, members: int) -> tuple[Array, Array]:
+    """Mean squares of the departure's two parts, the shift that all members share and their spread around it.
+
+    `square`: mean of the members' squared departures; `shift`: the squared departure of their mean. E square = shift² + spread².
+    Both parts are unbiased in the number of members: the mean of B members scatters by spread²/B itself.
+    """
+    spread = (square - shift) * members / (members - 1)
+    return shift - spread / members, spread
+
+
 def score(statistics: ShardStatistics, key: str, resampled: Array | None = None) -> Array:
     """A score of an evaluation in its first region: its value, or with `resampled` `(replicate, case)` one a replicate."""
     drawn = np.ones((1, len(statistics.case_ids))) if resampled is None else resampled
@@ -119,8 +129,7 @@ class Scales:
         members = self.landscape.plan.spec.calibrate_members
         whole = np.mean([(self._norm(e) ** 2).mean(axis=1) for e in self.all_at(nu)], axis=0)
         ofmean = np.mean([norm(e.shift, self.unit_of, self.tune, self.variables)[self.seen] ** 2 for e in self.all_at(nu)], axis=0)
-        spread = (whole - ofmean) * members / (members - 1)
-        return ofmean - spread / members, spread
+        return parts(whole, ofmean, members)
 
     def loss(self, nu: int) -> Array:
         """Mean over the passes of (R − Z)², `(case,)`: its mean over cases is the unbiased estimate of the loss."""

@@ -30,7 +30,9 @@
     attrs         key, command, spec (JSON), members, seed, cases, method, method_title, uses_nu (0: the one value on `nu` means
                   nothing), estimator, version, checkpoint_revision, dataset_fingerprint,
                   nominal_95 (what a perfect Gaussian ensemble of this M covers by linear quantiles),
-                  operating_points (JSON: {"calibration_first": {"nu", "chosen_on", "rule"}, "score_oriented": …}),
+                  operating_points (JSON: {"calibration_first": {"nu", "chosen_on", "variable", "region", "lead_hours", "rule",
+                  "edge", "remark"}, "score_oriented": …}): of the first variable, region and lead time;
+                  operating_points_elsewhere (JSON): a list of the same, of others for which points were chosen anew,
                   block_length (cases) and bootstrap (replicates) of the reliability bands, independent_cases
                   (over the ν, the middle), regions (JSON: name → [south, north, west, east]), title
     units         attrs["units"] of every variable-valued array is "" where it depends on `variable`; `unit` (variable) holds it

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from engine.judging import SHIFTED
 from engine.kernels.residual_scale import dispersion_of_literal_loss
 from engine.runs.calibrate import Found
 from engine.runs.tune import READINGS, SCORED
@@ -10,8 +11,6 @@ FEW_BLOCKS = 8
 """Independent calibration cases below which an interval of ν* is hardly one (our choice)."""
 FEW_CASES = 15
 """Calibration cases below which their dependence cannot be judged either (our choice)."""
-SHIFTED = 0.2
-"""Share of the squared departure that is a shift, from which the spread is visibly less than the departure (our choice)."""
 FEW_OUTPUTS = 25
 """Output dimensions below which the literal loss under-disperses by more than about 2 %."""
 AGREE = 1.03

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from engine import judging
 from pages._parts import choice
 from pages._parts.progress import LIVE
 from pages._parts.results import classifies, is_calibration, kin, runs_that
@@ -20,7 +21,7 @@ MATCHED = {
     "grid": "Matched by the loss itself: the mean of (R − Z)² is least here, R how far members stray, Z how far the frozen forecast errs.",
     "w1_pit": "Chosen by the PIT: its distance from uniform is least here.",
     "crps_fair": "Chosen by the fair CRPS, which is least here.",
-    "coverage_95": "Chosen by the coverage of the 95% range: it is closest to a perfect ensemble's here.",
+    "coverage_95": "Chosen by the coverage of the 95% range: it is closest to a perfect (Gaussian) ensemble's here.",
     "nll_gaussian": "Chosen by the Gaussian negative log likelihood, which is least here.",
 }
 HEADS = {
@@ -69,8 +70,7 @@ class Calibration:
     @cached_property
     def points(self) -> dict[str, dict[str, Any]]:
         """Both operating points, as far as they are there."""
-        stored = json.loads(self.attrs.get("operating_points") or "{}")
-        return {name: stored[name] for name in (CALIBRATION, SCORE) if stored.get(name) and stored[name].get("nu") is not None}
+        return judging.operating_points(self.verification)
 
     @property
     def nu(self) -> int | None:
@@ -114,13 +114,12 @@ class Calibration:
         strays = self.scored(self.nu or 0, "scale")
         if error != error:
             return text
-        there = f"At ν = {self.nu} the members stray by {number(strays[0])}, and the frozen forecast errs" if strays else ""
         ends = f"{number(float(data['target_scale_low']))} … {number(float(data['target_scale_high']))}"
-        parts = [self.scored(self.nu or 0, name) for name in ("shift", "spread")]
-        of_it = ""
-        if parts[0] and parts[1]:
-            of_it = f" Of the departure {number(parts[0][0])} is a shift that all members share, and {number(parts[1][0])} their spread."
-        return f"{text} {there or 'The frozen forecast errs'} by {number(error)} {unit} ({ends}).{of_it}"
+        if not strays:
+            return f"{text} The frozen forecast errs by {number(error)} {unit} ({ends})."
+        parts = {name: found[0] for name in ("shift", "spread") if (found := self.scored(self.nu or 0, name))}
+        told = judging.departure(self.nu or 0, strays[0], error, f"{unit} ({ends})", **parts, warn=False)  # its own warning says so
+        return f"{text} {told}"
 
 
 def cost(mine: dict[str, Any], other: dict[str, Any]) -> str:

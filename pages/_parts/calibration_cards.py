@@ -8,6 +8,7 @@ import pandas as pd
 import streamlit as st
 
 import engine
+from engine import judging
 from engine.errors import EngineError
 from pages._parts import choice
 from pages._parts.calibration import CALIBRATION, SCORE, Calibration, cost
@@ -17,8 +18,8 @@ from pages._parts.results import verification_of
 from pages._parts.words import POINTS, number, percent
 
 MEANING = {
-    CALIBRATION: "The members stray as far as the frozen model errs.",
-    SCORE: "Its forecasts are closest to what happened, as the CRPS counts.",
+    CALIBRATION: judging.MATCHED,
+    SCORE: judging.LEAST_CRPS,
 }
 REASON = (
     "the departure of the members contains the bias of their mean, so matching its scale is not the same as matching the spread. "
@@ -37,6 +38,8 @@ def points(looked: Calibration) -> None:
             by_rule = name == CALIBRATION and looked.attrs.get("objective") not in ("scale", "per_example", "grid")
             meaning = MEANING[name] if name == SCORE or looked.met else "The nearest to a match that the search found."
             plain(f"Chosen by: {point.get('rule')}." if by_rule else meaning)
+            if point["remark"]:
+                plain(f"{point['remark'][0].upper()}{point['remark'][1:]}.", "nu-callout")
             rows = "".join(
                 f"<tr><th scope='row'>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>" for k, v in numbers(looked, nu).items()
             )
@@ -53,10 +56,9 @@ def numbers(looked: Calibration, nu: int) -> dict[str, str]:
     if w1 := looked.scored(nu, "w1_pit"):
         says["W₁(PIT)"] = spread(w1)
     if held := looked.scored(nu, "coverage_95"):
-        perfect, members = float(looked.attrs.get("nominal_95", "nan")), looked.attrs.get("members")
-        says["95% range held"] = spread(held, percent) + (
-            f"; a perfect ensemble of {members}: {percent(perfect)}" if perfect == perfect else ""
-        )
+        perfect, words = judging.aim(looked.attrs)
+        word = judging.coverage_word(*held, perfect)
+        says["95% range held"] = spread(held, percent) + (f"; {words}{f': {word}' if word else ''}" if perfect == perfect else "")
     return says
 
 
@@ -100,7 +102,7 @@ def verified(looked: Calibration) -> None:
 
 
 def answer(verification: Any, looked: Calibration) -> None:
-    """Coverage and W₁ at ν*, and another ν that does clearly better, where there is one."""
+    """Coverage and W₁ at ν*, and another ν that does better and is told apart, where there is one."""
     where = {name: verification[name].values[0] for name in ("region", "lead_time", "variable")}
     for name in ("region", "variable"):  # what the calibration speaks of, where the verification has it
         if looked.attrs.get(name) in verification[name].values:
@@ -108,7 +110,7 @@ def answer(verification: Any, looked: Calibration) -> None:
     at = verification.sel(**where)
     grid = [int(n) for n in at["nu"].values]
     nu = min(grid, key=lambda n: abs(n - (looked.nu or 0)))
-    cases, members = verification.attrs.get("cases"), verification.attrs.get("members")
+    cases = verification.attrs.get("cases")
 
     def value(name: str, n: int) -> tuple[float, float, float]:
         low, middle, high = (float(at[name + end].sel(nu=n)) for end in ("_low", "", "_high"))
@@ -116,21 +118,16 @@ def answer(verification: Any, looked: Calibration) -> None:
 
     too_few = False
     if "coverage_95" in at:
-        nominal = float(verification.attrs["nominal_95"])
         held = value("coverage_95", nu)
-        too_few = held[2] < nominal
-        word = "as it should" if held[1] <= nominal <= held[2] else "too seldom" if held[0] < nominal else "more often than it should"
-        plain(
-            f"On {cases} cases that it never saw, the 95% range at ν = {nu} held {spread(held, percent)} of what happened; "
-            f"a perfect ensemble of {members} holds {percent(nominal)}: {word}.",
-            "nu-lead",
-        )
+        too_few = judging.coverage_word(*held, judging.aim(verification.attrs)[0]) == "too seldom"
+        said = judging.coverage_sentence(verification.attrs, *held)
+        plain(f"On {cases} cases that it never saw, at ν = {nu}, {said}.", "nu-lead")
     if "w1_pit" in at:
         mine = value("w1_pit", nu)
         plain(f"W₁(PIT), the distance from honest: {spread(mine)}; 0 is perfect.", "nu-lead")
         best = min(grid, key=lambda n: value("w1_pit", n)[0])
         if value("w1_pit", best)[2] < mine[1]:
-            plain(f"ν = {best} has a clearly lower W₁(PIT) here, {spread(value('w1_pit', best))}: {REASON}")
+            plain(f"ν = {best} has a lower W₁(PIT) here, told apart: {spread(value('w1_pit', best))}: {REASON}")
         elif too_few:
             plain(f"One reason: {REASON}")
 

@@ -5,7 +5,7 @@ All of it lives in the address, so a link shows the same to everybody, and is ha
 
 from collections.abc import Callable, Collection, Sequence
 from math import isfinite, log
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import streamlit as st
 
@@ -41,6 +41,14 @@ def put(*, run: str | None = None, nu: int | None = None) -> None:
             st.query_params.pop("nu", None)
     if nu is not None:
         st.session_state["_nu"] = st.query_params["nu"] = str(nu)
+
+
+def put_point(points: list[dict[str, Any]]) -> None:
+    """Look at the ν that a clicked point of a curve carries."""
+    data = points[0].get("customdata")
+    value = data[0] if isinstance(data, list | tuple) and data else data.get("0") if isinstance(data, dict) else data
+    if value is not None:
+        put(nu=int(value))
 
 
 def keep(name: str, value: str) -> None:

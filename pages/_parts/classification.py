@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from engine import judging
 from pages._parts import choice, results
 from pages._parts.progress import LIVE
 from pages._parts.results import classifications, stamp_of, verification_of
@@ -18,8 +19,6 @@ Interval = tuple[float, float, float]
 """(value, low, high)."""
 SURE = 0.9
 """From this probability on a forecast is called sure."""
-CONTROLS = {"no_noise", "constant_noise", "no_matching"}
-"""Variants of DIRECTOR that are there to say why it works."""
 FEW = 30
 """With fewer sure cases than this, all cases are spoken of instead."""
 PERCENT = ("accuracy", "ece", "ece_adaptive", "fpr95_failure")
@@ -63,7 +62,7 @@ class Classified:
     @cached_property
     def methods(self) -> list[str]:
         """Those that are compared: without the controls of DIRECTOR, which only say why it works."""
-        return [e for e in self.entries if not CONTROLS & set(e.split(":"))]
+        return [e for e in self.entries if not judging.CONTROLS & set(e.split(":"))]
 
     @property
     def teacher(self) -> str:
@@ -90,25 +89,17 @@ class Classified:
 
     def difference(self, name: str, entry: str, against: str) -> Interval | None:
         """Score of `entry` less that of `against`, from the paired bootstrap; None where the run did not compare these two."""
-        compared = self.verification["against"].values if "against" in self.verification.coords else ()
-        if against in compared:
-            return self._read(f"{name}_difference", {"entry": entry, "against": against}, f"{name}_difference")
-        if entry in compared and (other := self._read(f"{name}_difference", {"entry": against, "against": entry})):
-            return -other[0], -other[2], -other[1]
-        return None
+        return judging.difference(self.verification, name, entry, against)
 
     def better(self, name: str, entry: str, against: str) -> bool | None:
         """Whether `entry` does better (True) or worse (False) in a score; None where the difference is within its noise or unknown."""
-        found = self.difference(name, entry, against)
-        if found is None or found[1] <= 0 <= found[2]:
-            return None
-        return (found[0] > 0) == (self.verification[name].attrs.get("better", "lower") == "higher")
+        return judging.better(self.verification, name, entry, against)
 
-    def _read(self, name: str, where: dict[str, Any], stem: str = "") -> Interval | None:
+    def _read(self, name: str, where: dict[str, Any]) -> Interval | None:
         data = self.verification
         if name not in data or any(value not in data[dim].values for dim, value in where.items()):
             return None
-        middle, low, high = (float(data[(stem or name) + end].sel(where)) if (stem or name) + end in data else float("nan") for end in ENDS)
+        middle, low, high = (float(data[name + end].sel(where)) if name + end in data else float("nan") for end in ENDS)
         return (middle, low, high) if middle == middle else None
 
     def forecasts(self, entry: str) -> "tuple[np.ndarray, np.ndarray, np.ndarray]":
@@ -133,7 +124,7 @@ def spelled(name: str, value: float) -> str:
 def change(name: str, found: Interval) -> str:
     """A difference in words: `3.1 points lower (2.0 … 4.2)`, or `not told apart`."""
     middle, low, high = found
-    if low <= 0 <= high:
+    if not judging.told_apart(low, high):
         return "not told apart"
     factor, unit = (100, " points") if name in PERCENT else (1, "")
     ends = sorted(abs(v) for v in (low, high))
@@ -163,13 +154,13 @@ def finding(c: Classified) -> str:
     found = {e: score for e in c.methods if (score := c.score("ece", e))}
     if frozen is None or len(found) < 2:
         return ""
-    clear = {e: found[e] for e in found if c.better("ece", e, c.teacher)}
+    best = judging.best(c.verification, "ece")
     said = f"the frozen model's {share(frozen[0])} ({share(frozen[1])} … {share(frozen[2])})"
-    if not clear:
-        return f"No method's calibration error is clearly below {said}."
-    best = min(clear, key=lambda e: clear[e][0])
-    value, low, high = clear[best]
-    text = f"Least calibration error: {c.title(best)} with {share(value)} ({share(low)} … {share(high)}) against {said}"
+    if best is None:
+        return f"No method's calibration error is told apart from {said} and lower."
+    value, low, high = found[best]
+    among = "" if value == min(v for v, _, _ in found.values()) else " of those told apart from the frozen model"
+    text = f"Least calibration error{among}: {c.title(best)} with {share(value)} ({share(low)} … {share(high)}) against {said}"
     if right := c.difference("accuracy", best, c.teacher):
         text += f"; its accuracy is {change('accuracy', right)}"
     return f"{text}."

@@ -1,4 +1,4 @@
-"""The table of methods: each score with its interval, and the best in bold where it is clearly better than the frozen model."""
+"""The table of methods: each score with its interval, and in bold the best of those told apart from the frozen model."""
 
 import html
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from engine import judging
 from pages._parts.cards import plain
 from pages._parts.classification import ENDS, Classified, Interval, spelled
 from pages._parts.preflight_table import count
@@ -18,16 +19,6 @@ HELP = (
     "both in one number. Found outside: how well confidence tells {noun} of another kind (AUROC; 0.5 is chance)."
 )
 ARROWS = {"higher": "↑", "lower": "↓"}
-
-
-def best(c: Classified, name: str) -> str | None:
-    """The method that is best in a score, where that is clearly better than the frozen model; else nobody."""
-    found = {e: score[0] for e in c.methods if (score := c.score(name, e))}
-    if not found:
-        return None
-    up = c.verification[name].attrs.get("better") == "higher"
-    first = (max if up else min)(found, key=found.__getitem__)
-    return first if c.better(name, first, c.teacher) else None
 
 
 def cell(text: str, found: Interval | None, spell: Any, bold: bool = False) -> str:
@@ -46,7 +37,7 @@ def columns(c: Classified) -> tuple[list[str], list[str]]:
 def methods_table(c: Classified) -> None:
     """One row a method; the one looked at is marked."""
     scores, outside = columns(c)
-    winners = {name: best(c, name) for name in scores}
+    winners = {name: judging.best(c.verification, name) for name in scores}
     arrows = {name: ARROWS.get(str(c.verification[name].attrs.get("better")), "") for name in scores}
     heads = ["Method", *(f"{SCORES[name]} {arrows[name]}" for name in scores), *(f"Found outside: {o} ↑" for o in outside)]
     heads += ["Members", "Parameters", "ms an example"]
@@ -66,8 +57,8 @@ def methods_table(c: Classified) -> None:
     st.html(f"<div class='nu-wide'><table class='nu-scores'><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>")
     told = ", ".join(SCORES[name] for name, winner in winners.items() if winner)
     plain(
-        f"Beneath each value its 95% interval. Bold: best, and better than the frozen model beyond the noise "
-        f"({told or 'nothing here is'}). {HELP.format(noun=c.noun)}"
+        f"Beneath each value its 95% interval. Bold: best of those that are better than the frozen model and told apart from it "
+        f"({told or 'none is'}). {HELP.format(noun=c.noun)}"
     )
 
 

@@ -4,6 +4,7 @@ import html
 
 import streamlit as st
 
+from engine import judging
 from pages._parts.cards import plain
 from pages._parts.classification import Classified, change
 from pages._parts.preflight_table import count
@@ -67,7 +68,7 @@ def telling(c: Classified, entry: str) -> str:
     value, low, high = found
     text = f"The spread of an example's paths tells mistakes from right answers with an AUROC of {value:.2f} "
     text += f"({low:.2f} … {high:.2f}); 0.5 is chance."
-    if low <= 0.5 <= high:
+    if not judging.told_apart(low, high, 0.5):
         text += " That is not told apart from chance."
     confidence = c.score("auroc_failure", entry)
     return f"{text} Its confidence alone reaches {confidence[0]:.2f}." if confidence else text

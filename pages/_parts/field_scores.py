@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from engine import judging
 from pages._parts.cards import plain
 from pages._parts.header import best_nu
 from pages._parts.results import runs_that
-from pages._parts.words import POINTS, number, operating_points, percent
+from pages._parts.words import POINTS, number, percent
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -35,7 +36,7 @@ def beside(mine: "xr.Dataset", other: "xr.Dataset | None") -> None:
     at = mine.sel(**where)
     rows = [(str(mine.attrs.get("method_title", "DIRECTOR")), at.isel(nu=0))]
     if other is not None:
-        points = operating_points(other) or {"": {"nu": best_nu(other)}}
+        points = judging.operating_points(other, **where) or {"": {"nu": best_nu(other, **where), "here": True}}
         for nu in dict.fromkeys(int(point["nu"]) for point in points.values()):
             names = [POINTS[name].lower() for name, point in points.items() if name and int(point["nu"]) == nu]
             said = f"Stochastic attention, ν = {nu}" + (f" ({' and '.join(names)})" if names else "")
@@ -46,11 +47,10 @@ def beside(mine: "xr.Dataset", other: "xr.Dataset | None") -> None:
     body = "".join(f"<tr><th scope='row'>{html.escape(said)}</th>{''.join(_cell(name, row) for name in scores)}</tr>" for said, row in rows)
     st.html(f"<div class='nu-wide'><table class='nu-scores'><thead><tr><th></th>{heads}</tr></thead><tbody>{body}</tbody></table></div>")
     perfect = mine.attrs.get("nominal_95")
-    target = (
-        f" Perfect with {mine.attrs['members']} members: {percent(float(perfect))} inside the 95% range, spread / error 1."
-        if perfect
-        else ""
-    )
+    words = judging.aim(mine.attrs)[1]
+    target = f" {words[0].upper()}{words[1:]} inside the 95% range; right for spread / error is 1." if perfect else ""
+    if other is not None and (said := judging.where_chosen({n: p for n, p in points.items() if n})):
+        target += f" Operating points: {said[0].lower()}{said[1:]}."
     plain(f"Beneath each value its 95% interval over {mine.attrs.get('cases', '?')} cases, which hang together.{target}")
 
 

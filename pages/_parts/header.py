@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 import engine
+from engine import judging
 from pages._parts import choice
 from pages._parts.cards import empty, literal, plain
 from pages._parts.missing import other_run, unknown
 from pages._parts.progress import LIVE, ended_badly, follow
 from pages._parts.results import classifies, kin, runs_that, stamp_of, verification_of
-from pages._parts.words import POINTS, operating_points, percent, region_title, variable_title, when
+from pages._parts.words import POINTS, percent, region_title, variable_title, when
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -66,10 +67,10 @@ class Looked:
         return [int(n) for n in self.verification.nu.values]
 
 
-def best_nu(verification: "xr.Dataset") -> int:
-    """ν where a page starts: the calibration-first point, else the middle of the grid."""
+def best_nu(verification: "xr.Dataset", **where: Any) -> int:
+    """ν where a page starts: the calibration-first point of what is looked at, else the middle of the grid."""
     grid = [int(n) for n in verification.nu.values]
-    chosen = operating_points(verification).get("calibration_first", {}).get("nu")
+    chosen = judging.operating_points(verification, **where).get("calibration_first", {}).get("nu")
     return int(chosen) if chosen in grid else grid[len(grid) // 2]
 
 
@@ -108,10 +109,9 @@ def header(title: str, claim: str, *, region: bool = True, without_nu: tuple[str
             )
         for remark in remarks:
             st.warning(literal(remark))
-        nu = _pick_nu(verification) if engine.has_nu(verification.attrs) else best_nu(verification)
-    return Looked(
-        key, stamp_of(key), verification, nu, where.get("region", str(verification.region.values[0])), where["lead_time"], where["variable"]
-    )
+        where.setdefault("region", str(verification.region.values[0]))
+        nu = _pick_nu(verification, where) if engine.has_nu(verification.attrs) else best_nu(verification)
+    return Looked(key, stamp_of(key), verification, nu, **where)
 
 
 def _head(title: str, claim: str) -> str:
@@ -190,18 +190,20 @@ def _pick(name: str, label: str, options: list[Any], spell: Any, remarks: list[s
     return value
 
 
-def _pick_nu(verification: "xr.Dataset") -> int:
+def _pick_nu(verification: "xr.Dataset", where: dict[str, Any]) -> int:
     grid = [int(n) for n in verification.nu.values]
-    nu, remark = choice.nearest(choice.current("nu"), grid, best_nu(verification))
+    nu, remark = choice.nearest(choice.current("nu"), grid, best_nu(verification, **where))
     if remark:
         st.warning(literal(remark))
     choice.put(nu=nu)
     st.session_state["pick_nu"] = nu
-    points = operating_points(verification)
+    points = judging.operating_points(verification, **where)
     left, right = st.columns([5, 4], vertical_alignment="bottom")
     left.pills(
         "Concentration ν", grid, key="pick_nu", required=True, help=HELP, on_change=lambda: choice.put(nu=st.session_state["pick_nu"])
     )
     with right:
-        plain(" · ".join(f"{POINTS[name]}: ν = {point['nu']}" for name, point in points.items()), "nu-note nu-right")
+        named = " · ".join(f"{POINTS[name]}: ν = {point['nu']}" for name, point in points.items())
+        strange = judging.where_chosen(points)
+        plain(f"{named}{f' · {strange}' if strange else ''}", "nu-note nu-right")
     return nu

@@ -1,15 +1,15 @@
 """Numbers in plain words."""
 
-import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import engine
+from engine import judging
 
 if TYPE_CHECKING:
     import xarray as xr
 
-POINTS = {"calibration_first": "Calibration first", "score_oriented": "Score oriented"}
+POINTS = judging.POINTS
 STATUS = {"queued": "waiting", "running": "running", "done": "done", "failed": "failed", "cancelled": "cancelled"}
 MINUS = "\N{MINUS SIGN}"
 
@@ -60,12 +60,6 @@ def region_title(name: str) -> str:
     return name.replace("_", " ").capitalize()
 
 
-def operating_points(verification: "xr.Dataset") -> dict[str, dict[str, Any]]:
-    """The run's two operating points by name; an absent one is left out."""
-    stored = json.loads(verification.attrs.get("operating_points") or "{}")
-    return {name: stored[name] for name in POINTS if stored.get(name) and stored[name].get("nu") is not None}
-
-
 def headline(verification: "xr.Dataset", nu: int, **where: Any) -> str:
     """What a run at one ν says, in one plain sentence."""
     at = verification.sel(nu=nu, **where)
@@ -73,7 +67,5 @@ def headline(verification: "xr.Dataset", nu: int, **where: Any) -> str:
     name, word = engine.at_nu(verification.attrs, nu), "at" if engine.has_nu(verification.attrs) else "by"
     if "coverage_95" not in at or "width_95" not in at:  # a run may have been asked for fewer scores
         return f"An ensemble of {members} {word} {name}; this run was not asked for coverage and width."
-    covered, nominal = float(at["coverage_95"]), float(verification.attrs["nominal_95"])
-    text = f"{'At' if word == 'at' else 'With'} {name}, the 95% ranges held what was observed {percent(covered)} of the time"
-    text += f", where a perfect Gaussian ensemble of {members} reaches {percent(nominal)}"
-    return f"{text}; they are {number(float(at['width_95']))} {unit} wide on average."
+    held = judging.coverage_sentence(verification.attrs, *(float(at[f"coverage_95{end}"]) for end in ("", "_low", "_high")))
+    return f"{'At' if word == 'at' else 'With'} {name}, {held}. The range is {number(float(at['width_95']))} {unit} wide on average."

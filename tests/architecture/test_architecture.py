@@ -30,8 +30,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__main__": {"foundation", FACADE, "runs"},
     "demo": {"foundation", "kernels", "runs", "demo", FACADE, *FAMILIES},
 }
-PAGES_MAY_NAME = {"errors", "settings", "__version__"}
-"""What pages may reach beside the names of the facade: the errors they show as cards, and where things live."""
+PAGES_MAY_NAME = {"errors", "judging", "settings", "__version__"}
+"""What pages may reach beside the names of the facade: the errors they show as cards, the judgements they state, where things live."""
 HEAVY = ("torch", "sklearn", "skopt", "matplotlib", "cartopy")
 NETWORK = ("requests", "urllib.request", "urllib3", "http.client", "httpx", "httpx2", "aiohttp", "ftplib", "smtplib", "webbrowser")
 FETCHES = {"hf_hub_download", "snapshot_download", "load_state_dict_from_url", "download_url_to_file", "urlopen", "urlretrieve"}

@@ -98,10 +98,8 @@ def drawn(page: Page, name: str) -> None:
     page.wait_for_function("name => !!document.querySelector(`.st-key-chart_${name} .js-plotly-plot`)?._fullLayout?.xaxis?.d2p", arg=name)
 
 
-def click_curve(page: Page, name: str, which: int | str) -> int:
-    """Click a point of a figure over ν, by number; returns its ν."""
-    drawn(page, name)
-    page.locator(f".st-key-chart_{name}").scroll_into_view_if_needed()
+def place_of(page: Page, name: str, which: int) -> tuple[float, float, int]:
+    """(x, y, ν) of a point of a figure over ν, by number."""
     x, y, nu = page.evaluate(
         """([name, i]) => {
             const plot = document.querySelector(`.st-key-chart_${name} .js-plotly-plot`);
@@ -112,10 +110,18 @@ def click_curve(page: Page, name: str, which: int | str) -> int:
         }""",
         [name, which],
     )
+    return x, y, int(nu)
+
+
+def click_curve(page: Page, name: str, which: int) -> int:
+    """Click a point of a figure over ν, by number; returns its ν."""
+    drawn(page, name)
+    page.locator(f".st-key-chart_{name}").scroll_into_view_if_needed()
+    x, y, nu = place_of(page, name, which)
     page.mouse.move(x, y, steps=4)
     page.wait_for_timeout(400)  # plotly takes what was last hovered as what is clicked, and hovers on a timer
     page.mouse.click(x, y)
-    return int(nu)
+    return nu
 
 
 def heat(page: Page, name: str) -> str:
@@ -132,7 +138,7 @@ def test_deep_link_from_cold_then_curve_map_and_export(page: Page, server: str, 
     page.goto(f"{server}/maps?run={finished_run}&nu=8")
     page.wait_for_selector("h1:has-text('Maps')")
     first = heat(page, "map_width")
-    assert query(page) == {"run": [finished_run], "nu": ["8"]}
+    assert {"run": [finished_run], "nu": ["8"]}.items() <= query(page).items()
     assert "Maps" in page.title()
 
     page.get_by_role("link", name="Choose ν").click()
@@ -143,7 +149,7 @@ def test_deep_link_from_cold_then_curve_map_and_export(page: Page, server: str, 
 
     page.get_by_role("link", name="Maps").click()
     page.wait_for_selector("h1:has-text('Maps')")
-    assert query(page) == {"run": [finished_run], "nu": ["1"]}, "run and ν are handed on to the next page"
+    assert {"run": [finished_run], "nu": ["1"]}.items() <= query(page).items(), "run and ν are handed on to the next page"
     page.wait_for_function("() => document.querySelector('.st-key-figure_map_width')?.innerText.includes('ν = 1')")
     assert heat(page, "map_width") != first, "the map shows the chosen ν"
 
@@ -238,3 +244,37 @@ def test_a_stranger_runs_the_demo_and_follows_it_to_a_map(page: Page, server: st
         page.get_by_text("PNG picture").click()
     download.value.save_as(tmp_path / "map.png")
     assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+@pytest.fixture
+def touched(browser: Browser, server: str) -> Iterator[Page]:
+    """A page under a finger."""
+    context = browser.new_context(viewport={"width": 1000, "height": 1100}, has_touch=True)
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    yield page
+    context.close()
+
+
+def test_a_tap_picks_the_point_that_it_touches(touched: Page, server: str, finished_run: str) -> None:
+    """Plotly selects what was last hovered, and a finger does not hover: each tap would pick the point tapped before."""
+    touched.goto(f"{server}/sweep?run={finished_run}&nu=4")
+    for which in (0, 7, 2):
+        drawn(touched, "trade_off")
+        touched.locator(".st-key-chart_trade_off").scroll_into_view_if_needed()
+        x, y, nu = place_of(touched, "trade_off", which)
+        touched.touchscreen.tap(x, y)
+        until_nu(touched, nu)
+        touched.wait_for_timeout(1500)  # a tap while the page is drawn anew would find no chart
+
+
+def test_compared_maps_stand_side_by_side(page: Page, server: str, finished_run: str) -> None:
+    page.goto(f"{server}/maps?run={finished_run}&nu=4")
+    drawn(page, "map_error")
+    page.locator(".st-key-map_second input").click()
+    page.get_by_role("option", name="ν = 64", exact=True).click()
+    for name in ("mean", "width", "error"):
+        drawn(page, f"map_{name}")
+        drawn(page, f"map_{name}_second")
+        one, other = (page.locator(f".st-key-figure_map_{name}{end}").bounding_box() for end in ("", "_second"))
+        assert one and other and abs(one["y"] - other["y"]) < 2 and one["x"] + one["width"] <= other["x"], name

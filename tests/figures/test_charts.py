@@ -8,9 +8,9 @@ import pytest
 
 from engine.errors import SpecError
 from engine.figures import _pit
-from engine.figures._select import operating_points
 from engine.figures.cell_series import ordinals
 from engine.figures.spread_skill import merge
+from engine.judging import operating_points
 from engine.registry import get
 
 
@@ -31,7 +31,7 @@ def test_trade_off_points_bars_and_clicks(verification):
     assert figure.layout.clickmode == "event+select"
     labels = next(t for t in figure.data if t.mode == "markers+text").text
     assert [re.sub(r"</?b>", "", t).split(" · ")[0] for t in labels] == [f"ν = {n}" for n in table["nu"]]
-    chosen = operating_points(verification)
+    chosen = {name: point["nu"] for name, point in operating_points(verification).items()}
     assert "calibration first" in labels[table["nu"].tolist().index(chosen["calibration_first"])]
     assert "score oriented" in labels[table["nu"].tolist().index(chosen["score_oriented"])]
     ring = next(t for t in figure.data if t.marker.symbol == "circle-open")
@@ -79,7 +79,7 @@ def test_over_nu_bands_and_references(verification):
     assert levels == {0.95, round(verification.attrs["nominal_95"], 6)}
     texts = " ".join(a.text for a in figure.layout.annotations)
     assert "nominal 95%" in texts
-    assert "perfect at M = 20: 87.1%" in texts
+    assert "perfect (Gaussian) at M = 20: 87.1%" in texts
     assert list(figure.layout.xaxis.ticktext) == ["1", "2", "4", "8", "16", "32", "64", "128"]
     np.testing.assert_allclose(np.diff(figure.layout.xaxis.tickvals), 1.0)
     rmse = get("figures", "rmse_over_nu").screen(verification)

@@ -90,13 +90,13 @@ def test_a_finished_calibration_says_its_answer(new_calibration) -> None:
     at = visit(run=new_calibration())
     said = text_of(at)
     assert "ν* = 15" in said and "leave room for any ν from 12 to 19 (95% interval)" in said
-    assert "the members stray by 0.48, and the frozen forecast errs by 0.48 standard deviations" in said
+    assert "the members stray by 0.480, and the frozen forecast errs by 0.480 standard deviations" in said
     assert "Calibration first: ν = 15 (12 … 19)" in said and "Score oriented: ν = 31 (22 … 44)" in said
     made = make()
     at15, at31 = (made.sel(nu=nu) for nu in (15, 31))
     dearer, flatter = float(at15.crps_fair / at31.crps_fair) - 1, 1 - float(at15.w1_pit / at31.w1_pit)
     assert f"Against ν = 31: CRPS {100 * dearer:.0f}% higher, W₁(PIT) {100 * flatter:.0f}% lower." in said
-    assert f"{100 * float(at15.coverage_95):.0f}% (" in said and "a perfect ensemble of 20: 87%" in said
+    assert f"{100 * float(at15.coverage_95):.0f}% (" in said and "a perfect (Gaussian) ensemble of 20 holds 87." in said
     assert len(charts(at)) == 4 and "class='nu-callout'" not in said
     assert f"export/{KEY}/scale_fit.png" in said and "python -m engine calibrate" in said
     assert "A ν for each block" not in "".join(e.label for e in at.expander)
@@ -188,7 +188,7 @@ def test_a_verified_calibration_says_whether_it_holds(new_calibration, finished_
     assert f"ν = 16 held {100 * float(held.coverage_95):.0f}%" in said and "holds 87%: too seldom" in said
     assert "W₁(PIT), the distance from honest: 0.0953 (" in said
     best = int(known.nu[known.w1_pit.argmin("nu")])
-    assert best == 4 and "ν = 4 has a clearly lower W₁(PIT) here" in said
+    assert best == 4 and "ν = 4 has a lower W₁(PIT) here, told apart" in said
     assert "contains the bias of their mean" in said
     at.button(key="open_verified").click().run()
     assert at.query_params["run"] == finished_run and at.query_params["nu"] == "16"
@@ -198,7 +198,7 @@ def test_no_better_nu_is_claimed_within_the_noise(new_calibration, finished_run:
     verifying(finished_run)
     points = {"calibration_first": {"nu": 4, "low": 3, "high": 5}}
     said = text_of(visit(run=new_calibration(operating_points=json.dumps(points))))
-    assert "at ν = 4 held" in said and "clearly lower" not in said
+    assert "at ν = 4 held" in said and "told apart" not in said
     assert "One reason: the departure of the members contains the bias" in said, "where the range still holds too little, it is said why"
 
 

@@ -12,9 +12,9 @@ import psutil
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from engine import judging
 from engine.runs import store
 from pages._parts.classification import Classified, change, finding, headline
-from pages._parts.classification_table import best
 from tests.pages import driven
 from tests.pages.driven import FRAME, ROOT, charts, fake, keys, text_of
 
@@ -76,19 +76,19 @@ def test_the_finding_claims_only_what_the_intervals_allow() -> None:
     flat = data.copy()
     for end in ("", "_low", "_high"):
         flat[f"ece_difference{end}"] = flat[f"ece_difference{end}"] * 0 + {"": -0.01, "_low": -0.02, "_high": 0.01}[end]
-    assert finding(of(flat)).startswith("No method's calibration error is clearly below")
-    assert best(of(flat), "ece") is None
+    assert finding(of(flat)).startswith("No method's calibration error is told apart from")
+    assert judging.best(of(flat).verification, "ece") is None
 
 
 def test_the_best_is_bold_only_where_it_beats_the_frozen_model() -> None:
     c = of(make())
     values = {e: float(c.verification["ece"].sel(entry=e)) for e in c.methods}
-    assert best(c, "ece") == min(values, key=values.__getitem__)
+    assert judging.best(c.verification, "ece") == min(values, key=values.__getitem__)
     assert not any(e.startswith("director:") for e in c.methods), "controls are not ranked"
     data = make().copy()
-    data["accuracy"] = data["accuracy"].copy()
-    data["accuracy"].loc[{"entry": "deterministic"}] = 1.0
-    assert best(of(data), "accuracy") is None, "where the frozen model is best nobody is marked"
+    for end, value in (("", -0.05), ("_low", -0.08), ("_high", -0.02)):
+        data[f"accuracy_difference{end}"] = data[f"accuracy_difference{end}"] * 0 + value
+    assert judging.best(of(data).verification, "accuracy") is None, "where the frozen model is best nobody is marked"
 
 
 @pytest.mark.parametrize(

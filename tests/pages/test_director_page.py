@@ -187,7 +187,7 @@ def test_on_fields_it_stands_beside_stochastic_attention_on_the_same_forecasts(h
     assert all(f"Stochastic attention, ν = {nu} (" in table for nu in points)
     first = data.isel(region=0, lead_time=0, variable=0)
     assert f"{float(first['crps_fair'].isel(nu=3)):.3g}<small>" in table
-    assert "Perfect with 20 members: 87% inside" in below
+    assert "perfect (Gaussian) ensemble of 20 holds 87." in below
     assert seen[alone].count("<tr>") == 2, "without a partner its own row alone"
 
 

@@ -174,7 +174,7 @@ def test_the_list_of_runs_deletes_only_after_a_question(finished_run: str) -> No
 def test_start_shows_a_demo_that_is_already_there(finished_run: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pages._parts.results.demo_key", lambda: finished_run)
     at = visit("10_start.py")
-    assert "95% ranges held what was observed" in text_of(at)
+    assert "the 95% range held" in text_of(at) and "perfect (Gaussian) ensemble of 20" in text_of(at)
     assert len(charts(at)) == 1
 
 

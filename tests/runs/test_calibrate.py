@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 
 from engine.errors import CalibrationError, EngineError, SpecError
+from engine.judging import SHIFTED
 from engine.kernels.quantiles import perfect_coverage
 from engine.runs import calibrate, jobs, landscape, store
 from engine.runs.calibration import calibration_spec, open_calibration, verification_spec
@@ -451,14 +452,13 @@ def test_a_running_calibration_outlives_the_sweeping_of_its_evaluations(home, as
 
 def test_a_shift_is_said(home, asked) -> None:
     """The warning's share is that of the parts; where it is small nothing is said."""
-    from engine.runs import warned
 
     found = jobs.run(asked())
     first = json.loads(found.attrs["operating_points"])["calibration_first"]
     at = found.sel(nu=first["nu"])
     share = float(at["shift"]) ** 2 / (float(at["shift"]) ** 2 + float(at["spread"]) ** 2)
     said = [w["text"] for w in json.loads(found.attrs["warnings"]) if w["code"] == "shift"]
-    assert bool(said) == (share >= warned.SHIFTED)
+    assert bool(said) == (share >= SHIFTED)
     if said:
         assert f"{share:.0%}" in said[0]
 

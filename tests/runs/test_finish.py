@@ -217,7 +217,8 @@ class Landscape:
             statistics = ShardStatistics(
                 np.arange(len(c)), np.isfinite(np.array(c))[:, None] * 1.0, {"crps_fair": np.array(c)[:, None]}, {}
             )
-            self.kept[n] = SimpleNamespace(square=square, statistics={"z": statistics})
+            # all of a departure is spread: its mean over many members is nothing
+            self.kept[n] = SimpleNamespace(square=square, shift=0 * square[:, 0], statistics={"z": statistics})
 
     def evaluate(self, nu, number=0):
         return self.kept[nu]
@@ -226,18 +227,22 @@ class Landscape:
 def plan_of(*nu):
     backbone = SimpleNamespace(output_sd=np.ones(1))
     return SimpleNamespace(
-        nu=nu, variables=("z",), outputs=[0], backbone=backbone, spec=SimpleNamespace(chosen={}), method=SimpleNamespace(uses_nu=True)
-    )
+        nu=nu, variables=("z",), outputs=[0], backbone=backbone, spec=SimpleNamespace(chosen={}), method=SimpleNamespace(uses_nu=True),
+        regions={"globe": (-90, 90, 0, 360)}, lead_hours=(72.0,),
+    )  # fmt: skip
 
 
 def test_operating_points_from_the_calibration_split() -> None:
     """By hand: three cases, ν = 1, 2, 4; the residual scale is 2, perturbations 4, 2 and 1."""
     perturbation = [[[4.0, 4.2]] * 2 + [[4.0, 4.0]], [[2.0, 2.2]] * 2 + [[2.0, 1.8]], [[1.0, 1.0]] * 2 + [[1.0, 1.2]]]
     landscape = Landscape((1, 2, 4), [2.0] * 3, perturbation, [[9.0, 9.0, 9.0], [5.0, 6.0, 7.0], [4.0, 5.0, 6.0]])
-    points = operating.choose(plan_of(1, 2, 4), xr.Dataset(), landscape)
+    points, elsewhere = operating.choose(plan_of(1, 2, 4), xr.Dataset(), landscape)
+    assert elsewhere == []
     first, second = points["calibration_first"], points["score_oriented"]
     assert (first["nu"], first["chosen_on"], first["edge"]) == (2, "calibrate", False)
     assert (second["nu"], second["edge"]) == (4, True)
+    assert first["remark"] == "" and second["remark"] == "lowest at the largest ν tried: try larger ν"
+    assert all((p["variable"], p["region"], p["lead_hours"]) == ("z", "globe", 72.0) for p in points.values())
     # L(2) = mean of (0, 0.2²) twice and (0, 0.2²): 0.02
     np.testing.assert_allclose(first["curves"]["loss"][1], 0.02)
     np.testing.assert_allclose(first["curves"]["crps_fair"], [9, 6, 5])
@@ -245,11 +250,11 @@ def test_operating_points_from_the_calibration_split() -> None:
 
 
 def test_a_case_without_a_valid_point_says_nothing() -> None:
-    half = Landscape((1, 2), [2.0, np.nan], [[[2.0], [9.0]], [[1.0], [9.0]]], [[2.0, np.nan], [1.0, np.nan]])
-    points = operating.choose(plan_of(1, 2), xr.Dataset(), half)
+    half = Landscape((1, 2), [2.0, np.nan], [[[2.0] * 2, [9.0] * 2], [[1.0] * 2, [9.0] * 2]], [[2.0, np.nan], [1.0, np.nan]])
+    points, _ = operating.choose(plan_of(1, 2), xr.Dataset(), half)
     assert (points["calibration_first"]["nu"], points["score_oriented"]["nu"]) == (1, 2)
-    nothing = Landscape((1, 2), [np.nan], [[[2.0]], [[1.0]]], [[np.nan], [np.nan]])
-    assert operating.choose(plan_of(1, 2), xr.Dataset(), nothing) == {}
+    nothing = Landscape((1, 2), [np.nan], [[[2.0] * 2], [[1.0] * 2]], [[np.nan], [np.nan]])
+    assert operating.choose(plan_of(1, 2), xr.Dataset(), nothing) == ({}, [])
 
 
 def test_points_that_a_calibration_found_stand(home, spec) -> None:
@@ -270,3 +275,29 @@ def test_without_the_scores_there_are_no_points_and_still_a_table(home, spec) ->
     found = jobs.run(spec(calibrate=(), scores=("rmse",)))
     assert json.loads(found.attrs["operating_points"]) == {}
     assert "rmse" in table(document(found))
+
+
+def test_each_variable_has_points_of_its_own() -> None:
+    """Two variables on one calibration split: the ν of the one is not the ν of the other, and each names what it is for."""
+    first = Landscape((1, 2), [2.0] * 3, [[[2.0] * 3] * 3, [[1.0] * 3] * 3], [[1.0] * 3, [2.0] * 3])
+    other = Landscape((1, 2), [1.0] * 3, [[[2.0] * 3] * 3, [[1.0] * 3] * 3], [[2.0] * 3, [1.0] * 3])
+    both = Landscape((), [], [], [])
+    both.residual = np.concatenate([first.residual, other.residual], axis=1)
+    for nu in (1, 2):
+        a, b = first.kept[nu], other.kept[nu]
+        square = np.concatenate([a.square, b.square], axis=2)
+        both.kept[nu] = SimpleNamespace(square=square, shift=0 * square[:, 0], statistics={"z": a.statistics["z"], "t": b.statistics["z"]})
+    plan = plan_of(1, 2)
+    plan.variables, plan.outputs, plan.backbone.output_sd = ("z", "t"), [0, 1], np.ones(2)
+    own, (elsewhere,) = operating.choose(plan, xr.Dataset(), both)
+    assert [(p["nu"], p["variable"]) for p in own.values()] == [(1, "z")] * 2
+    assert [(p["nu"], p["variable"]) for p in elsewhere.values()] == [(2, "t")] * 2
+
+
+def test_the_departures_parts_stand_beside_it() -> None:
+    """By hand: two members at ±√2 about a shift of √2, so R² = 4 in the mean; unbiased in M = 2, spread² = 4 and shift² = 0."""
+    landscape = Landscape((1, 2), [2.0], [[[2.0, 2.0]], [[1.0, 1.0]]], [[1.0], [2.0]])
+    for nu in (1, 2):
+        landscape.kept[nu].shift = landscape.kept[nu].square.mean(axis=1) / 2
+    curves = operating.choose(plan_of(1, 2), xr.Dataset(), landscape)[0]["calibration_first"]["curves"]
+    np.testing.assert_allclose((curves["scale"], curves["spread"], curves["shift"]), ([2, 1], [2, 1], [0, 0]))
