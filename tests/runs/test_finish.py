@@ -300,4 +300,5 @@ def test_the_departures_parts_stand_beside_it() -> None:
     for nu in (1, 2):
         landscape.kept[nu].shift = landscape.kept[nu].square.mean(axis=1) / 2
     curves = operating.choose(plan_of(1, 2), xr.Dataset(), landscape)[0]["calibration_first"]["curves"]
-    np.testing.assert_allclose((curves["scale"], curves["spread"], curves["shift"]), ([2, 1], [2, 1], [0, 0]))
+    # a shift of nothing is the root of a difference that rounds to some 1e-16
+    np.testing.assert_allclose((curves["scale"], curves["spread"], curves["shift"]), ([2, 1], [2, 1], [0, 0]), atol=1e-7)
