@@ -113,13 +113,18 @@ def test_intervals_hold_their_values_and_shares_sum_to_one(whole) -> None:
     assert (found["rank_low"] <= found["rank_counts"]).all() and (found["rank_counts"] <= found["rank_high"]).all()
 
 
-def test_intervals_hold_the_dependence_of_neighbouring_cases(home, make, tmp_path) -> None:
-    """Weather that stays for ten cases: 60 cases are worth six, and a mean's interval is some √10 times that of 60 independent ones."""
+def lasting(make, tmp_path, scores, nu, bootstrap):
+    """A run of 60 cases over weather that stays for ten."""
     world = make.world(tmp_path, days=63)
     days = make.fields("0004-01-01", 63, 1)
     days.isel(time=(np.arange(63) // 10) * 10).assign_coords(time=days["time"]).to_netcdf(world.verify, engine="h5netcdf")
-    few = {"nu": (2, 64), "max_cases": 60, "maps": False, "calibrate": (), "bootstrap": 400}
-    found = jobs.run(make.spec(world, scores=("crps_fair", "width_95", "rmse"), **few)).isel(region=0, lead_time=0, variable=0)
+    few = {"nu": nu, "max_cases": 60, "maps": False, "calibrate": (), "bootstrap": bootstrap}
+    return jobs.run(make.spec(world, scores=scores, **few))
+
+
+def test_intervals_hold_the_dependence_of_neighbouring_cases(home, make, tmp_path) -> None:
+    """60 cases are worth six, and a mean's interval is some √10 times that of 60 independent ones."""
+    found = lasting(make, tmp_path, ("crps_fair", "width_95", "rmse"), (2, 64), 100).isel(region=0, lead_time=0, variable=0)
     assert found.attrs["block_length"] > 5
     for nu in (2, 64):
         at = found.sel(nu=nu)
@@ -129,6 +134,25 @@ def test_intervals_hold_the_dependence_of_neighbouring_cases(home, make, tmp_pat
     # a root mean square moves half as much, relatively, as its square
     half = float(found["rmse_deterministic_high"] - found["rmse_deterministic_low"]) / 2
     assert half / float(found["rmse_deterministic"]) > 0.02
+
+
+def test_consistency_bands_hold_the_dependence_of_neighbouring_cases(home, make, tmp_path) -> None:
+    """The band of a reliability curve is that of resampled blocks as long as the run says, and wider than that of single cases."""
+    from engine.runs.accumulate import finalise
+    from engine.runs.paired import _statistics
+
+    found = lasting(make, tmp_path, ("exceedance",), (2,), 300)
+    stats = _statistics(found.attrs["key"], 2)
+    length = int(found.attrs["block_length"])
+    assert length > 5
+
+    def width(block: int) -> np.ndarray:
+        own = finalise(stats, ("exceedance",), members=4, replicates=300, seed=found.attrs["seed"], block=block)
+        return own["corp_high"] - own["corp_low"]
+
+    band = (found["corp_high"] - found["corp_low"]).sel(nu=2).isel(lead_time=0, variable=0).values
+    np.testing.assert_allclose(band, width(length), rtol=1e-6, atol=1e-9)
+    assert np.nanmean(band) > 1.2 * np.nanmean(width(1))
 
 
 def test_maps_stand_where_their_fields_do(whole) -> None:
