@@ -131,7 +131,7 @@ def operating_points(
     }
     found: dict[str, dict[str, Any]] = {}
     for name in POINTS:
-        have = [first | c[name] for c in choices if c.get(name) and c[name].get("nu") is not None]
+        have = [{"chosen_on": "calibrate", "rule": ""} | first | c[name] for c in choices if c.get(name) and c[name].get("nu") is not None]
         if not have:
             continue
         best = max(have, key=lambda p: [p[k] == wanted[k] for k in ("variable", "lead_hours", "region")])
@@ -239,7 +239,9 @@ def difference(result: "xr.Dataset", score: str, entry: str, against: str, **whe
     name = f"{score}_difference"
     if name not in result or "against" not in result.coords:
         return None
-    compared = {str(a) for a in result["against"].values}
+    compared, have = {str(a) for a in result["against"].values}, {str(e) for e in result["entry"].values}
+    if not {entry, against} <= have:
+        return None
     if against in compared:
         at, sign = {"entry": entry, "against": against}, 1
     elif entry in compared:

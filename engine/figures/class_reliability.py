@@ -29,7 +29,8 @@ class ClassReliability(Classified):
         c = classes(s)
         stated, correct = confidences(c, c.entry)
         curve, edges = consistency_band(stated, correct, replicates=REPLICATES), equal_width()
-        said, count = np.unique(np.asarray(stated, float), return_counts=True)
+        said = curve.probability  # probabilities that differ by rounding alone are one
+        count = np.diff(np.r_[np.searchsorted(np.sort(np.asarray(stated, float)), said), len(stated)])
         knots = pd.DataFrame(
             {"kind": "curve", "confidence": said, "right": curve.frequency, "band_low": curve.low, "band_high": curve.high, "count": count}
         )

@@ -64,16 +64,17 @@ class ClassScores(Classified):
         """The best of the entries that are told apart from the frozen model (`engine.judging.best`), or that none is."""
         c, score = classes(s), self._score(s)
         frozen = table.loc[table["frozen"], score]
-        said = in_words(score, float(frozen.iloc[0])) if len(frozen) else ""
+        if frozen.empty:
+            return f"{c.called(score)[0].upper()}{c.called(score)[1:]} of {len(table)} methods, best first"
+        said = in_words(score, float(frozen.iloc[0]))
         best = judging.best(s.verification, score)
         if best is None:
-            return f"No {c.called(score)} is told apart from the frozen model's and better{f': that is {said}' if said else ''}"
+            return f"No {c.called(score)} is told apart from the frozen model's and better: that is {said}"
         value = in_words(score, float(table.loc[table["entry"] == best, score].iloc[0]))
-        beside = f", the frozen model {said}" if said else ""
         word = "highest" if c.higher(score) else "lowest"
         used = table[~table["control"]]
         among = "" if str(used["entry"].iloc[0]) == best else " of those told apart from the frozen model"
-        return f"{c.name(best)} has the {word} {c.called(score)}{among}: {value}{beside}"
+        return f"{c.name(best)} has the {word} {c.called(score)}{among}: {value}, the frozen model {said}"
 
     def words(self, table: Table, s: Selection) -> str:
         """All entries with their intervals, best first."""

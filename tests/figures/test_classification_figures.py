@@ -144,7 +144,8 @@ def test_scores_are_best_first_with_their_intervals(run):
 def test_a_best_score_within_its_noise_is_not_called_better(run):
     assert "No accuracy is told apart from the frozen model's and better" in title("class_scores", run, score="accuracy")
     best = run.copy()
-    best["ece"] = best["ece"].where(best["entry"] != "deterministic", 0.001)
+    for end, value in (("", 0.01), ("_low", -0.01), ("_high", 0.03)):
+        best[f"ece_difference{end}"] = best[f"ece_difference{end}"] * 0 + value
     assert "No calibration error is told apart from the frozen model's and better" in title("class_scores", best)
     with pytest.raises(SpecError, match="ece"):
         get("figures", "class_scores").data(run, score="crps_fair")

@@ -185,7 +185,8 @@ def test_a_verified_calibration_says_whether_it_holds(new_calibration, finished_
     with xr.open_dataset(store.folder(finished_run) / "verification.nc", engine="h5netcdf") as file:
         known = file.sel(region="global", variable="geopotential_height_500", lead_time=72.0).load()
     held = known.sel(nu=16)
-    assert f"ν = 16 held {100 * float(held.coverage_95):.0f}%" in said and "holds 87%: too seldom" in said
+    assert f"at ν = 16, the 95% range held {100 * float(held.coverage_95):.0f}% (" in said
+    assert "ensemble of 20 holds 87.1%: too seldom" in said
     assert "W₁(PIT), the distance from honest: 0.0953 (" in said
     best = int(known.nu[known.w1_pit.argmin("nu")])
     assert best == 4 and "ν = 4 has a lower W₁(PIT) here, told apart" in said
@@ -198,7 +199,7 @@ def test_no_better_nu_is_claimed_within_the_noise(new_calibration, finished_run:
     verifying(finished_run)
     points = {"calibration_first": {"nu": 4, "low": 3, "high": 5}}
     said = text_of(visit(run=new_calibration(operating_points=json.dumps(points))))
-    assert "at ν = 4 held" in said and "told apart" not in said
+    assert "at ν = 4, the 95% range held" in said and "a lower W₁(PIT) here" not in said
     assert "One reason: the departure of the members contains the bias" in said, "where the range still holds too little, it is said why"
 
 
@@ -278,7 +279,7 @@ def test_lists_open_a_calibration_on_its_own_page(new_calibration, finished_run:
         at = visit(page)
         at.button(key=f"open_{key}").click().run()
         assert "ν* = 15" in text_of(at) and at.query_params["run"] == key
-    assert "95% ranges held what was observed" in text_of(visit("10_start.py")), "the start page's result is a sweep"
+    assert "the 95% range held" in text_of(visit("10_start.py")), "the start page's result is a sweep"
 
 
 def test_a_calibration_costs_the_web_process_no_model_library(new_calibration) -> None:
