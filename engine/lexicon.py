@@ -7,10 +7,14 @@ Canonical names are those of ClimaX (`temperature_850`, `2m_temperature`, `geopo
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from engine import units
 
 G0 = 9.80665
 """Standard gravity in m s-2 (WMO): geopotential = G0 × geopotential height."""
@@ -67,54 +71,29 @@ CLIMAX_48 = (
 )
 """The 48 variables of the pretrained ClimaX checkpoints, in their order."""
 
-_SAME = {
-    "m**2 s**-2": "m2 s-2",
-    "m^2/s^2": "m2 s-2",
-    "m2/s2": "m2 s-2",
-    "m**2/s**2": "m2 s-2",
-    "m^2 s^-2": "m2 s-2",
-    "j kg-1": "m2 s-2",
-    "j/kg": "m2 s-2",
+_USUAL = ("m2 s-2", "m", "K", "degC", "m s-1", "kg kg-1", "g kg-1", "%", "dam", "1")
+"""How the units that occur here are written."""
+READINGS: dict[str, tuple[str, ...]] = {
+    "m2 s-2": ("m", "dam"),
+    "m": ("m2 s-2", "dam"),
+    "K": ("degC",),
+    "%": ("1",),
+    "1": ("%",),
+    "kg kg-1": ("g kg-1",),
 }
-_SAME |= {
-    "gpm": "m",
-    "metre": "m",
-    "meter": "m",
-    "metres": "m",
-    "meters": "m",
-    "geopotential meter": "m",
-    "m s**-1": "m s-1",
-    "m/s": "m s-1",
-}
-_SAME |= {
-    "kelvin": "K",
-    "k": "K",
-    "degrees_kelvin": "K",
-    "degc": "degC",
-    "celsius": "degC",
-    "c": "degC",
-    "°c": "degC",
-    "degree_celsius": "degC",
-}
-_SAME |= {"kg kg**-1": "kg kg-1", "kg/kg": "kg kg-1", "": "1", "none": "1", "(0 - 1)": "1", "0-1": "1", "percent": "%", "gpdm": "dam"}
-
-CONVERSIONS: dict[tuple[str, str], tuple[str, Callable[[NDArray], NDArray]]] = {
-    ("m2 s-2", "m"): (f"divided by g0 = {G0} m s-2", lambda a: a / np.float32(G0)),
-    ("m", "m2 s-2"): (f"multiplied by g0 = {G0} m s-2", lambda a: a * np.float32(G0)),
-    ("dam", "m"): ("multiplied by 10", lambda a: a * np.float32(10)),
-    ("degC", "K"): ("273.15 added", lambda a: a + np.float32(273.15)),
-    ("K", "degC"): ("273.15 subtracted", lambda a: a - np.float32(273.15)),
-    ("%", "1"): ("divided by 100", lambda a: a / np.float32(100)),
-    ("1", "%"): ("multiplied by 100", lambda a: a * np.float32(100)),
-    ("g kg-1", "kg kg-1"): ("divided by 1000", lambda a: a / np.float32(1000)),
-}
-"""(from, to) to what is done in words, and the function."""
+"""Canonical units to the others in which files without a label hold the quantity."""
+_G0 = Fraction("9.80665")
 
 
-def normal_units(units: str) -> str:
-    """One spelling for each unit: `m**2 s**-2` → `m2 s-2`, `gpm` → `m`."""
-    text = " ".join(str(units).split())
-    return _SAME.get(text.lower(), text)
+@cache
+def normal_units(label: str) -> str:
+    """One spelling for each unit that occurs here: `m**2 s**-2` → `m2 s-2`, `gpm` → `m`; others stay as they are."""
+    text = " ".join(str(label).split())
+    if text in _USUAL:
+        return text
+    if units.is_bare(text) or units.is_one(text):
+        return "1"
+    return next((usual for usual in _USUAL if units.affine(text, usual) == (1, 0)), text)
 
 
 def identify(name: str) -> tuple[Quantity, int | None] | None:
@@ -130,6 +109,12 @@ def identify(name: str) -> tuple[Quantity, int | None] | None:
         if quantity and not quantity.surface:
             return quantity, int(match[2])
     return None
+
+
+def is_full(name: str) -> bool:
+    """Whether a name in the wild is a canonical one (with or without a level), not a short one that other things go by too."""
+    known = identify(name)
+    return known is not None and name.strip().lower().startswith(known[0].stem)
 
 
 def canonical(name: str) -> str | None:
@@ -172,18 +157,18 @@ def percentile_of(name: str) -> float:
     return 99.0 if known and known[0].stem.endswith("humidity") else 50.0
 
 
-def outside(name: str, units: str, values: NDArray) -> tuple[NDArray[np.bool_], str] | None:
+def outside(name: str, label: str, values: NDArray) -> tuple[NDArray[np.bool_], str] | None:
     """Which values lie outside the quantity's plausible range (infinities do, NaN does not), and that range in words.
 
     None where no range is known.
     """
     known = identify(name)
-    how = conversion(units, known[0].units) if known else None
+    how = conversion(label, known[0].units) if known else None
     if known is None or how is None:
         return None
     low, high = known[0].plausible
-    canonical = how[1](values)
-    return (canonical < low) | (canonical > high), f"{low:.6g} … {high:.6g} {known[0].units}"
+    converted = how[1](values)
+    return (converted < low) | (converted > high), f"{low:.6g} … {high:.6g} {known[0].units}"
 
 
 def expected_range(quantity: Quantity, level: int | None) -> tuple[float, float]:
@@ -193,7 +178,7 @@ def expected_range(quantity: Quantity, level: int | None) -> tuple[float, float]
     metres from m2 s-2 (a factor of 9.8) at every level above the boundary layer.
     """
     if quantity.stem == "relative_humidity":
-        return 10.0, 200.0
+        return (10.0 if level is None or level >= 300 else 0.0), 200.0  # the stratosphere is dry
     if quantity.stem == "specific_humidity":
         return (2e-4 if level is not None and level >= 700 else 0.0), 0.05
     if level is None or quantity.stem not in ("geopotential", "geopotential_height"):
@@ -210,49 +195,58 @@ def readings(name: str, value: float) -> list[str]:
         return []
     quantity, level = known
     low, high = expected_range(quantity, level)
-    sources = [quantity.units, *(source for source, target in CONVERSIONS if target == quantity.units)]
-    if quantity.stem == "geopotential":
-        sources.append("dam")
     fits = []
-    for source in sources:
-        converted = value
-        for step in (
-            ((source, "m"), ("m", "m2 s-2")) if source == "dam" and quantity.stem == "geopotential" else ((source, quantity.units),)
-        ):
-            if step[0] != step[1]:
-                converted = float(CONVERSIONS[step][1](np.asarray(converted, np.float64)))
-        if low <= converted <= high:
+    for source in (quantity.units, *READINGS.get(quantity.units, ())):
+        how = conversion(source, quantity.units)
+        if how is not None and low <= float(how[1](np.asarray(value, np.float64))) <= high:
             fits.append(source)
     return fits
 
 
-def conversion(source: str, target: str) -> tuple[str, Callable[[NDArray], NDArray]] | None:
-    """How to go from one unit to another: in words, and as a function; None where that is unknown."""
-    source, target = normal_units(source), normal_units(target)
-    if source == target:
+def conversion(
+    source: str, target: str, *, difference: bool = False, gravity: bool = True
+) -> tuple[str, Callable[[NDArray], NDArray]] | None:
+    """How to go from one unit to another: in words, and as a function; None where they do not convert.
+
+    `difference` leaves offsets out (anomalies). `gravity` also takes geopotential to height and back, by g0.
+    """
+    ours, theirs = normal_units(source), normal_units(target)
+    if ours == theirs:
         return "", lambda a: a
-    return CONVERSIONS.get((source, target))
+    how = units.affine(ours, theirs, difference=difference)
+    if how is not None:
+        return units.in_words(how), units.converter(how)
+    for here, there, factor, words in (("m2 s-2", "m", 1 / _G0, "divided"), ("m", "m2 s-2", _G0, "multiplied")):
+        first, last = units.affine(ours, here), units.affine(there, theirs)
+        if gravity and first is not None and last is not None:
+            steps = [units.in_words(first), f"{words} by g0 = {G0} m s-2", units.in_words(last)]
+            return ", ".join(step for step in steps if step), units.converter((first[0] * factor * last[0], Fraction(0)))
+    return None
 
 
-def named_for(name: str, units: str | None) -> str:
+def named_for(name: str, label: str | None) -> str:
     """The canonical name of a variable whose units are known: `z500` in m is a height, in m2 s-2 a geopotential."""
     known = identify(name)
     if known is None:
         return name
     quantity, level = known
     stem = quantity.stem
-    if stem in ("geopotential", "geopotential_height") and units is not None:
-        stem = {"m": "geopotential_height", "dam": "geopotential_height", "m2 s-2": "geopotential"}.get(normal_units(units), stem)
+    if stem in ("geopotential", "geopotential_height") and label is not None:
+        usual = normal_units(label)  # the library is loaded for unusual spellings only
+        if usual in ("m", "dam") or (usual not in _USUAL and units.affine(label, "m") is not None):
+            stem = "geopotential_height"
+        elif usual == "m2 s-2" or (usual not in _USUAL and units.affine(label, "m2 s-2") is not None):
+            stem = "geopotential"
     return stem if level is None else f"{stem}_{level}"
 
 
-def obtain(wanted: str, units: str | None, available: Mapping[str, str]) -> tuple[str, str, Callable[[NDArray], NDArray]] | None:
+def obtain(wanted: str, label: str | None, available: Mapping[str, str]) -> tuple[str, str, Callable[[NDArray], NDArray]] | None:
     """Where a model finds a variable: the name in the data, the conversion in words ("" for none) and its function.
 
-    `units` are those that the model works in (None: canonical), `available` maps the names there are to their units.
+    `label` names the units that the model works in (None: canonical), `available` maps the names there are to their units.
     Height stands in for geopotential and the other way round, with the conversion said. None where nothing fits.
     """
-    target = units if units is not None else (units_of(wanted) or available.get(wanted))
+    target = label if label is not None else (units_of(wanted) or available.get(wanted))
     if target is None:
         return None
     other = {"m": "m2 s-2", "m2 s-2": "m"}.get(normal_units(target))

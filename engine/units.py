@@ -143,7 +143,7 @@ def _named(name: str) -> str | None:
             continue
         try:
             full = str(registry.get_name(spelling))
-        except (pint.UndefinedUnitError, AttributeError, ValueError):
+        except (pint.PintError, AttributeError, ValueError, KeyError):
             continue
         if full:
             return full

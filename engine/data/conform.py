@@ -11,12 +11,15 @@ from uuid import uuid4
 import numpy as np
 
 from engine import lexicon
-from engine.data._coordinates import axis_of, order_times, orient, rename_axes
+from engine.data._coordinates import order_times, orient, rename_axes
 from engine.data._expver import merge_versions
+from engine.data._levels import height_of
+from engine.data._levels import levels as levels_of
 from engine.data._member_axis import member_axis, members_apart
+from engine.data._missing import Mask, mask_of
 from engine.data._rename import all_found, names_in, renamed
 from engine.data._times import settle_times
-from engine.data._units import sample, settle_units
+from engine.data._units import Settled, other_quantity, sample, settle_units
 from engine.data._valid import on_valid_times
 from engine.errors import DatasetError
 
@@ -39,14 +42,19 @@ def conform(
     variables: Sequence[str] | None = None,
     member_dim: str | None = None,
     strict: bool = True,
+    missing: float | None = None,
 ) -> "tuple[xr.Dataset, tuple[str, ...]]":
     """The dataset in canonical form, and in plain words what was changed.
 
     `rename` maps the file's names, also of coordinates, to canonical ones where the lexicon cannot know; `variables` keeps
     only these; `member_dim` is the members' dimension where its name does not tell;
-    `strict` False is for scoring: times may be plain numbers and values outside what is usual are kept as labelled. Raises
-    DatasetError for grids, times or units that cannot be settled.
+    `strict` False is for scoring: times may be plain numbers and values outside what is usual are kept as labelled.
+    `missing` is a value that the file uses for missing ones without saying so, in the file's units (NaN: there is none).
+    Fields carry `file_units`, and `difference` (converted without an offset) or `as_labelled` (not usual, kept) where so.
+    Raises DatasetError for grids, times or units that cannot be settled.
     """
+    import xarray as xr
+
     changes: list[str] = list(data.attrs.get("reader_notes", ()))
     if rename:
         all_found(rename, [names_in(data)], what)
@@ -63,46 +71,56 @@ def conform(
     fields = _named(_as_asked(data, variables or ()), what, changes, strict)
     if variables is not None:
         fields = _chosen(fields, variables, what)
-    result = {}
-    for name, field in fields.items():
-        final, units, said = settle_units(name, field.attrs, sample(field), what, strict=strict)
-        if said:
-            changes.append(said)
-        if final in result:
-            raise DatasetError(
-                what,
-                found=f"two variables that are both {final}",
-                expected="one",
-                remedy="Choose one by its name in the file with --read (variables= in Python), or drop one from the file.",
-            )
-        lazy = _lazy(field)
-        target = lexicon.units_of(final) or units
-        how = lexicon.conversion(units, target)
-        if how is None:
-            raise DatasetError(
-                f"{what}: {name}",
-                found=f"units {units!r}",
-                expected=f"{target} or a unit that converts to it",
-                remedy="Convert the variable.",
-            )
-        if how[0]:
-            lazy = lazy.map_blocks(how[1], dtype=np.float32)
-            changes.append(f"{final}: {units} to {target}, {how[0]}")
-        if final != field.name and str(field.attrs.get("file_name")) != final:
-            changes.append(f"{field.attrs.get('file_name', field.name)} is {final}")
-        result[final] = field.copy(deep=False, data=lazy).assign_attrs(units=target, long_name=lexicon.title_of(final))
-        result[final].attrs = {"units": target, "long_name": lexicon.title_of(final)}
-        result[final].encoding = {}
-    import xarray as xr
-
+    result: dict[str, xr.DataArray] = {}
+    for key in dict.fromkeys(str(field.attrs["file_variable"]) for field in fields.values()):
+        levels = {name: field for name, field in fields.items() if field.attrs["file_variable"] == key}
+        first = next(iter(levels.values()))
+        mask, said = mask_of(first, missing, what)
+        looked = {name: sample(field, mask) for name, field in levels.items()}
+        settled = settle_units(key, first.attrs, looked, what, strict=strict)
+        changes += said + settled.said
+        for name, field in levels.items():
+            final = lexicon.named_for(name, settled.units)
+            if final in result:
+                raise DatasetError(
+                    what,
+                    found=f"two variables that are both {final}",
+                    expected="one",
+                    remedy="Choose one by its name in the file with --read (variables= in Python), or drop one from the file.",
+                )
+            result[final] = _converted(field, final, settled, mask, changes)
     attrs = {k: str(v)[:500] for k, v in data.attrs.items() if k in ("title", "source", "institution")}
     return xr.Dataset({str(k): v.rename(k).transpose(*(d for d in _KEPT if d in v.dims)) for k, v in result.items()}, attrs=attrs), tuple(
         changes
     )
 
 
+def _converted(field: "xr.DataArray", final: str, settled: Settled, mask: Mask | None, changes: list[str]) -> "xr.DataArray":
+    """The field in its canonical units: missing where the file says so, converted, and lazy."""
+    target = lexicon.units_of(final) or settled.units
+    how = lexicon.conversion(settled.units, target, difference=settled.difference, gravity=False)
+    if how is None:
+        raise ValueError(f"{final}: {settled.units!r} was settled, and does not convert to {target!r}")
+    lazy = _lazy(field)
+    for step in (mask, how[1] if how[0] else None):
+        if step is not None:
+            lazy = lazy.map_blocks(step, dtype=lazy.dtype if np.issubdtype(lazy.dtype, np.floating) else np.float64)
+    lazy = lazy.astype(np.float32)
+    if how[0]:
+        changes.append(f"{final}: {settled.units} to {target}, {how[0]}")
+    file_name = str(field.attrs.get("file_name", field.name))
+    if final != field.name and file_name != final:
+        changes.append(f"{file_name} is {final}")
+    out = field.copy(deep=False, data=lazy)
+    out.attrs = {"units": target, "long_name": lexicon.title_of(final), "file_units": settled.units}
+    out.attrs |= {name: field.attrs[name] for name in ("height", "height_units") if name in field.attrs}
+    out.attrs |= {name: 1 for name in ("difference", "as_labelled") if getattr(settled, name)}
+    out.encoding = {}
+    return out
+
+
 def _lazy(field: "xr.DataArray") -> Any:
-    """The field's values as a float32 dask array, in pieces of about 1 MB along time and its other leading dimensions."""
+    """The field's values as a dask array, in pieces of about 1 MB along time and its other leading dimensions."""
     size = field.sizes["latitude"] * field.sizes["longitude"] * 4
     pieces: dict[Any, int] = {d: 1 for d in field.dims} | {"latitude": -1, "longitude": -1}
     along = next((d for d in ("time", "init_time") if d in field.dims), None)
@@ -112,7 +130,7 @@ def _lazy(field: "xr.DataArray") -> Any:
         pieces[along] = stored * max(1, _CHUNK // (size * stored))
     # the bare variable under a name of its own: naming it by content would read and pickle every coordinate
     chunked: Any = field.variable.chunk(pieces, name=f"field-{uuid4().hex}").data
-    return chunked.astype(np.float32)
+    return chunked
 
 
 def _as_asked(data: "xr.Dataset", variables: Sequence[str]) -> "xr.Dataset":
@@ -146,19 +164,25 @@ def _named(data: "xr.Dataset", what: str, changes: list[str], strict: bool) -> "
     left: list[str] = []
     for key in data.data_vars:
         field = data[key]
-        if not {"latitude", "longitude"} <= set(field.dims) or not np.issubdtype(field.dtype, np.number):
+        if not {"latitude", "longitude"} <= set(field.dims) or field.dtype.kind not in "iuf":
             left.append(str(key))
             continue
         single = [d for d in field.dims if d not in (*_KEPT, "level") and field.sizes[d] == 1]
         field = field.isel({d: 0 for d in single})
         extra = [d for d in field.dims if d not in (*_KEPT, "level")]
         if extra:
-            left.append(f"{key} (dimension {', '.join(map(str, extra))})")
+            left.append(f"{key} (dimension {', '.join(map(str, extra))}: select along it first)")
             continue
-        for level, part in _levels(field, what):
+        parts = levels_of(field, what, changes)
+        if isinstance(parts, str):
+            left.append(f"{key} ({parts}: not pressure; interpolate, or select one level first)")
+            continue
+        place = height_of(field)
+        for level, part in parts:
             name = _name(str(key), field.attrs, level)
             part = part.drop_vars([c for c in part.coords if c not in part.dims and (strict or c not in ("init_time", "lead_time"))])
-            part.attrs = {**field.attrs, "file_name": str(key) if level is None else f"{key} at {level:g} hPa"}
+            part.attrs = {**field.attrs, "file_name": str(key) if level is None else f"{key} at {level:g} hPa", "file_variable": str(key)}
+            part.attrs |= place
             if name in fields:
                 raise DatasetError(
                     what,
@@ -174,48 +198,17 @@ def _named(data: "xr.Dataset", what: str, changes: list[str], strict: bool) -> "
         strange = sorted({str(d) for v in data.data_vars.values() for d in v.dims} - {*_KEPT, "level"})
         raise DatasetError(
             what,
-            found=f"variables {', '.join(map(str, data.data_vars)) or 'none'}" + (f" on {', '.join(strange)}" if strange else ""),
-            expected="at least one field with latitude and longitude",
+            found=f"variables {', '.join(left or map(str, data.data_vars)) or 'none'}" + (f" on {', '.join(strange)}" if strange else ""),
+            expected="at least one field with latitude and longitude, on pressure levels where it has levels",
             remedy=f"Select along {', '.join(strange)} in the file." if strange else "Choose a file with gridded fields.",
         )
     return fields
 
 
-def _levels(field: "xr.DataArray", what: str) -> "list[tuple[float | None, xr.DataArray]]":
-    scalar = next(
-        (c for c in field.coords if c not in field.dims and axis_of(str(c), field[c].attrs) == "level" and field[c].ndim == 0), None
-    )
-    if "level" not in field.dims:
-        return [(None if scalar is None else _pressure(float(field[scalar]), field[scalar].attrs, what), field)]
-    if "level" not in field.coords:
-        raise DatasetError(
-            what,
-            found=f"{field.name} with a level dimension without values",
-            expected="pressures in hPa",
-            remedy="Write the level coordinate into the file.",
-        )
-    axis = field["level"]
-    return [(_pressure(float(value), axis.attrs, what), field.isel(level=i)) for i, value in enumerate(axis.values)]
-
-
-def _pressure(value: float, attrs: dict, what: str) -> float:
-    """A level's pressure in hPa; model levels are refused."""
-    standard, units = str(attrs.get("standard_name", "")), str(attrs.get("units", "")).lower()
-    if "sigma" in standard or "hybrid" in standard:
-        raise DatasetError(
-            what, found=f"model levels ({standard})", expected="pressure levels", remedy="Interpolate to pressure levels first."
-        )
-    if units in ("pa", "pascal") or (units not in ("hpa", "mbar", "mb", "millibar", "millibars") and value > 1100):
-        value /= 100
-    if not 0 < value <= 1100:
-        raise DatasetError(
-            what, found=f"level {value:g}", expected="a pressure up to 1100 hPa", remedy="Check the level coordinate and its units."
-        )
-    return value
-
-
 def _name(key: str, attrs: dict, level: float | None) -> str:
     known = lexicon.identify(key)
+    if known is not None and not lexicon.is_full(key) and other_quantity(key, attrs):
+        return key if level is None else f"{key}_{level:g}"  # a short name that means something else here
     if known is None:
         standard = str(attrs.get("standard_name", ""))
         by_standard = [q for q in lexicon.QUANTITIES if q.standard_name == standard and q.surface is (level is None)]

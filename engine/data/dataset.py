@@ -47,6 +47,7 @@ def open_dataset(
     step_hours: float | None = None,
     climatology: str | Path | None = None,
     select: Mapping[str, str] | None = None,
+    missing: float | None = None,
 ) -> Dataset:
     """Open files lazily as one dataset in canonical form.
 
@@ -54,7 +55,8 @@ def open_dataset(
     val and test (ClimaX) gives all three. `rename` maps names in the file to canonical ones, `calendar` is the calendar to
     convert to where files differ, `step_hours` the time step of shards that record none. `climatology` is recorded in
     `fields.attrs["climatology"]` for the model's adapter. `select` picks GRIB messages by their keys: {"typeOfLevel":
-    "isobaricInhPa", "level": "500/850"}.
+    "isobaricInhPa", "level": "500/850"}. `missing` is a value that stands for missing ones though no attribute says so, in
+    the files' units.
 
     Raises DatasetError for a time in two roles (tuning must never see what verification scores), different grids or
     calendars, and whatever `conform` refuses; UnsafeFileError for files that read others or unpack without bound.
@@ -69,7 +71,9 @@ def open_dataset(
         "rename": dict(rename or {}),
         "calendar": calendar,
         "step_hours": step_hours,
-    } | ({"select": dict(sorted(select.items()))} if select else {})
+    }
+    options |= {"select": dict(sorted(select.items()))} if select else {}
+    options |= {} if missing is None else {"missing": missing}
     narrow = [*variables, *(rename or {})] if variables else None
     parts: list[tuple[str, str, xr.Dataset]] = []
     names: list[set[str]] = []
@@ -82,6 +86,7 @@ def open_dataset(
                 f"dataset {path.name}",
                 rename={k: v for k, v in (rename or {}).items() if k in names[-1]},
                 variables=None if len(paths) > 1 else variables,
+                missing=missing,
             )
             if variables and len(paths) > 1:
                 data = _subset(data, variables)
@@ -267,16 +272,17 @@ def open_fields(
     variables: Sequence[str] | None = None,
     rename: Mapping[str, str] | None = None,
     select: Mapping[str, str] | None = None,
+    missing: float | None = None,
 ) -> "tuple[xr.Dataset, tuple[str, ...]]":
     """A file of forecasts or observations in canonical form, members and lead times kept, and what was changed; lazy.
 
-    `select` picks GRIB messages by their keys. Names of `rename` that the file lacks may be another file's: whoever opens them all
+    `select` picks GRIB messages by their keys; `missing` is a value that stands for missing ones though no attribute says so. Names of `rename` that the file lacks may be another file's: whoever opens them all
     checks that each was found.
     """
     raw, _ = open_path(path, select=select, variables=[*variables, *(rename or {})] if variables else None)
     mine = {k: v for k, v in (rename or {}).items() if k in names_in(raw)}
     what = f"dataset {Path(path).name}"
-    data, changes = conform(raw, what, rename=mine, variables=variables, strict=False)
+    data, changes = conform(raw, what, rename=mine, variables=variables, strict=False, missing=missing)
     if data.sizes.get("lead_time", 1) == 1 and "init_time" in data.dims:
         said = list(changes)
         return on_valid_times(data, what, said, forecast=False), tuple(said)

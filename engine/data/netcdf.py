@@ -4,6 +4,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.data._decode import NETCDF_FILL, decode
 from engine.errors import DatasetError
 from engine.safety import check_hdf5, kind_of, readable_file
 
@@ -36,7 +37,7 @@ class NetCDF:
         try:
             with warnings.catch_warnings():  # "days since 1-1-1" is read as it is meant
                 warnings.filterwarnings("ignore", "Ambiguous reference date string", xr.SerializationWarning)
-                data = xr.open_dataset(file, engine=engine, decode_times=xr.coders.CFDatetimeCoder(), decode_timedelta=True)
+                data = decode(xr.open_dataset(file, engine=engine, decode_cf=False), NETCDF_FILL)
         except (OSError, ValueError, TypeError, KeyError, IndexError, RuntimeError, AttributeError) as error:
             raise DatasetError(
                 f"dataset {file.name}",
@@ -62,7 +63,7 @@ class NetCDF:
                 remedy="Extract one group into a file of its own.",
             )
         data.close()
-        inner = xr.open_dataset(file, engine="h5netcdf", group=groups[0], decode_times=xr.coders.CFDatetimeCoder(), decode_timedelta=True)
+        inner = decode(xr.open_dataset(file, engine="h5netcdf", group=groups[0], decode_cf=False), NETCDF_FILL)
         inner.attrs["reader_notes"] = (f"variables read from the group {groups[0]!r}",)
         return inner
 

@@ -5,8 +5,12 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from engine.data._decode import decode
 from engine.data._fingerprint import content_hash
 from engine.errors import DatasetError, UnsafeFileError
+from engine.kernels.sentinels import classic
 from engine.safety import MAX_RATIO, check_zip, human, kind_of, memory_limit
 from engine.settings import settings
 
@@ -45,14 +49,8 @@ class Zarr:
         check_store(folder, path.name)
         consolidated = (folder / ".zmetadata").exists() or "consolidated_metadata" in _json(folder / "zarr.json", path.name)
         try:
-            return xr.open_dataset(
-                folder,
-                engine="zarr",
-                consolidated=consolidated,
-                chunks=None,
-                decode_times=xr.coders.CFDatetimeCoder(),
-                decode_timedelta=True,
-            )
+            raw = xr.open_dataset(folder, engine="zarr", consolidated=consolidated, chunks=None, decode_cf=False)
+            return decode(_declared(raw, folder, path.name))
         except (OSError, ValueError, TypeError, KeyError, RuntimeError) as error:
             raise DatasetError(
                 f"dataset {path.name}",
@@ -60,6 +58,25 @@ class Zarr:
                 expected="a complete group",
                 remedy="Copy the whole folder again, or pack it as a zip.",
             ) from error
+
+
+def _declared(raw: "xr.Dataset", folder: Path, name: str) -> "xr.Dataset":
+    """Only what the file declares is missing. In format 2 xarray takes an array's fill_value for it: what was never written, most often 0.
+
+    An attribute `_FillValue` counts. Without one, fill_value does where it is a number that files use for missing values
+    (NaN, −9999), since xarray itself writes a `_FillValue` there and nowhere else.
+    """
+    for key in raw.variables:
+        array = folder / str(key) / ".zarray"
+        if not array.exists():
+            continue
+        explicit = _json(array.with_name(".zattrs"), name).get("_FillValue")
+        value = raw[key].attrs.pop("_FillValue", None)
+        if explicit is not None:
+            raw[key].attrs["_FillValue"] = raw[key].dtype.type(explicit)
+        elif isinstance(value, np.number) and (np.isnan(value) or (classic(float(value)) and not 0 <= value < 900)):
+            raw[key].attrs["_FillValue"] = value
+    return raw
 
 
 def _root(names: list[str]) -> str | None:

@@ -40,13 +40,6 @@ def member_dimension(forecast: "xr.DataArray", asked: str | None = None) -> str:
     return found
 
 
-def same_units(forecast: "xr.DataArray", observed: "xr.DataArray") -> None:
-    """Refuse two different units attributes; a missing one is taken on trust."""
-    ours, theirs = (str(f.attrs.get("units", "")).strip() for f in (forecast, observed))
-    if ours and theirs and ours != theirs:
-        raise ScoreError("units", found=f"forecast in {ours!r}, observed in {theirs!r}", expected="one unit", remedy="Convert one of them.")
-
-
 def meet(forecast: "xr.DataArray", observed: "xr.DataArray", say: Say) -> "tuple[xr.DataArray, xr.DataArray]":
     """Both on their common latitudes, longitudes and times, in the forecast's order (times ascending)."""
     import xarray as xr

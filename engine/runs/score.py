@@ -11,8 +11,9 @@ from engine.kernels.area import cell_area, valid_share
 from engine.labelled import ClassScore
 from engine.registry import get
 from engine.runs.accumulate import require
-from engine.runs.align import LATITUDE, LONGITUDE, TIME, dimension, meet, member_dimension, same_units
+from engine.runs.align import LATITUDE, LONGITUDE, TIME, dimension, meet, member_dimension
 from engine.runs.classify.scores import class_score
+from engine.runs.one_unit import in_one_unit
 from engine.runs.score_files import score_files
 from engine.types import Array, EnsembleView, Score
 
@@ -177,8 +178,8 @@ def _labelled(
             remedy="Pass both in the same form.",
         )
     member = member_dimension(forecast, member_dim)
-    same_units(forecast, observed)
     notes: list[str] = []
+    forecast, observed = in_one_unit(forecast, observed, notes.append)
     forecast, observed = meet(forecast, observed, notes.append)
     case, latitude, longitude = (dimension(forecast, names) for names in (TIME, LATITUDE, LONGITUDE))
     space = [d for d in (latitude, longitude) if d is not None]

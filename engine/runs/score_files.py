@@ -4,14 +4,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from engine.data._valid import hours_of_leads
 from engine.kernels import long_run
 from engine.kernels.area import region_weights
 from engine.runs.accumulate import Accumulator, chosen, finalise, require
-from engine.runs.align import Say, meet, meet_times, member_dimension, same_units
+from engine.runs.align import Say, meet, meet_times, member_dimension
+from engine.runs.judged import Judged
+from engine.runs.one_unit import in_one_unit
 from engine.runs.score_answer import Said, answers
 from engine.runs.score_open import Paths, Roles, open_climatology, open_sides
-from engine.runs.score_sides import as_forecast, beside, shared_variables
+from engine.runs.score_sides import as_asked, as_forecast, beside, shared_variables
 from engine.types import EnsembleView
 
 if TYPE_CHECKING:
@@ -34,6 +38,7 @@ def score_files(
     variables: Sequence[str] | None = None,
     calendar: str | None = None,
     select: Mapping[str, str] | None = None,
+    missing: float | None = None,
     climatology: str | Path | None = None,
     thresholds: Sequence[float] = (),
     spread_edges: Sequence[float] = (),
@@ -46,7 +51,8 @@ def score_files(
 ) -> dict[str, Any]:
     """`{score: {"value", "low", "high", "cases", "valid_fraction"}}`; a decomposition gives one entry a part, a histogram lists.
 
-    Beside the scores stand `changes` (texts: what was changed or assumed on the way in), `notes` (what else was said, as
+    Beside the scores stand `valid` (the share of valid area: `fraction`, `by_member`, `by_time`),
+    `changes` (texts: what was changed or assumed on the way in), `notes` (what else was said, as
     times that were left out) and `times` (how many there are, how many met, within what tolerance).
 
     Several paths are joined along what differs between them: times, starts, lead times, members; forecasts that differ in
@@ -54,11 +60,12 @@ def score_files(
     coordinate value, in time by valid time; what was changed or left out also goes to `say`. Where a forecast holds several
     starts and lead times, `lead_time` (hours) chooses one. `rename` maps the files' names to canonical ones, `variables` are
     those of the files that are read, `calendar` is the one to convert to where the sides differ, `select` picks messages of
-    GRIB files. `region` [south, north, west, east]. NaN marks what is
-    missing: it lowers `valid_fraction`. Raises an `EngineError` where members, units, grids or times do not fit.
+    GRIB files, `missing` is a value that stands for missing ones though no attribute says so, in the files' units (NaN: none
+    does). `region` [south, north, west, east]. NaN marks what is missing: it lowers `valid_fraction`. Every value that is used
+    is judged. Raises an `EngineError` where members, units, grids or times do not fit.
     """
     entries, said = chosen(scores), Said(say)
-    roles = Roles(rename or {}, variables, select)
+    roles = Roles(rename or {}, variables, select, missing)
     ours, theirs = open_sides(
         forecast,
         observed,
@@ -70,32 +77,38 @@ def score_files(
         lead_time=lead_time,
         opener=opener,
     )
-    theirs = as_forecast(ours, theirs, said)
+    ours, theirs = as_asked(ours, as_forecast(ours, theirs, said), variable, said)
     first, second = shared_variables(ours, theirs, variable, said)
     ensemble, truth = ours[first], theirs[second]
     member = member_dimension(ensemble, None if "member" in ensemble.dims else member_dim)
-    same_units(ensemble, truth)
+    ensemble, truth = in_one_unit(ensemble, truth, said.change)
     leads = hours_of_leads(ours)
     ensemble, truth, met = meet_times(ensemble, truth, said.note)
     ensemble, truth = meet(ensemble, truth, said.note)
     if "time" not in ensemble.dims:
         ensemble, truth = ensemble.expand_dims("time", 1), truth.expand_dims("time")
     ensemble, truth = ensemble.transpose(member, "time", "latitude", "longitude"), truth.transpose("time", "latitude", "longitude")
-    normal = None if climatology is None else beside(open_climatology(climatology, roles, said, opener), second, truth)
+    normal = None if climatology is None else beside(open_climatology(climatology, roles, said, opener), second, truth, said.change)
     weights = region_weights(truth["latitude"].values, truth["longitude"].values, {"region": tuple(region)})
     members = ensemble.sizes[member]
     sums = Accumulator(entries, weights, members, thresholds=thresholds, spread_edges=spread_edges, grid=False)
+    judged = Judged(first, (ensemble, truth, normal), weights[0], missing=missing)
     for part, view in _pieces(ensemble, truth, normal, tuple(thresholds)):
+        judged.look(view, part.start)
         for score in entries:
             require(score, view)
         sums.add(view, part)
+    judged.settle()
+    for line in judged.remarks():
+        said.note(line)
     found = sums.result()
     scored = int((found.valid[:, 0] > 0).sum())  # a time at which nothing can be scored is no case
     numbers = finalise(found, entries, members=members, replicates=replicates, seed=seed)
     for line in long_run.said_few(scored, float(numbers["independent_cases"][0])):
         said.note(line)
     values = answers(numbers, scores, scored, second)
-    return values | {"changes": said.changes, "notes": said.notes, "times": met | {"lead_hours": leads.tolist()}}
+    valid = judged.valid(found.valid[:, 0], truth["time"].values if "time" in truth.coords else np.arange(truth.sizes["time"]))
+    return values | {"valid": valid, "changes": said.changes, "notes": said.notes, "times": met | {"lead_hours": leads.tolist()}}
 
 
 def _pieces(

@@ -26,11 +26,12 @@ Paths = str | Path | Sequence[str | Path]
 
 @dataclass(frozen=True)
 class Roles:
-    """What a user says of the files: what their names mean, which variables are read, which GRIB messages."""
+    """What a user says of the files: what their names mean, which variables are read, which GRIB messages, which value means missing."""
 
     rename: Mapping[str, str] = field(default_factory=dict)
     variables: Sequence[str] | None = None
     select: Mapping[str, str] | None = None
+    missing: float | None = None
 
 
 def open_sides(
@@ -108,7 +109,9 @@ def _opened(
         # of several files one may be a control, without members
         asked = None if member_dim is None or (several and member_dim not in known) else mine.get(member_dim, member_dim)
         try:
-            data, changed = conform(raw, f"dataset {name}", rename=mine, variables=roles.variables, member_dim=asked, strict=False)
+            data, changed = conform(
+                raw, f"dataset {name}", rename=mine, variables=roles.variables, member_dim=asked, strict=False, missing=roles.missing
+            )
         except DatasetError as refusal:
             if "at least one field" not in refusal.expected or side != "forecast" or asked:
                 raise

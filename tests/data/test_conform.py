@@ -143,12 +143,12 @@ def test_celsius_is_converted_and_said(fields):
     assert any("273.15" in c for c in changes)
 
 
-def test_kelvin_labelled_celsius_is_kelvin(fields):
+def test_kelvin_labelled_celsius_is_refused_and_never_guessed(fields):
     data = fields()
     data["t850"].attrs["units"] = "degC"
-    out, changes = conform(data)
-    np.testing.assert_array_equal(out["temperature_850"].values, data["t850"].values)
-    assert any("labelled 'degC'" in c for c in changes)
+    for strict in (True, False):
+        with pytest.raises(DatasetError, match=r"labelled 'degC'.*usual in K"):
+            conform(data, strict=strict)
 
 
 def test_unlabelled_field_that_fits_two_units_is_refused(fields):

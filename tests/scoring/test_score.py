@@ -91,7 +91,7 @@ def test_unlabelled_case_dimension():
     ("forecast", "observed", "says"),
     [
         (FORECAST.rename(member="pony"), OBSERVED, "member_dim="),
-        (FORECAST, OBSERVED.assign_attrs(units="degC"), "'K'.*'degC'"),
+        (FORECAST, OBSERVED.assign_attrs(units="m s-1"), "'K'.*'m s-1'"),
         (FORECAST, OBSERVED.assign_coords(latitude=LAT + 3), "latitude grids"),
         (FORECAST, OBSERVED.assign_coords(longitude=LON + 30), "longitude grids"),
         (FORECAST, OBSERVED.assign_coords(time=TIME + np.timedelta64(99, "D")), "no common time"),
