@@ -93,7 +93,9 @@ def normal_units(label: str) -> str:
         return text
     if units.is_bare(text) or units.is_one(text):
         return "1"
-    return next((usual for usual in _USUAL if units.affine(text, usual) == (1, 0)), text)
+    masses = "g" in text.lower()  # a bare 1e-3 is no ratio of masses
+    alike = (usual for usual in _USUAL if masses or not usual.endswith("kg-1"))
+    return next((usual for usual in alike if units.affine(text, usual) == (1, 0)), text)
 
 
 def identify(name: str) -> tuple[Quantity, int | None] | None:

@@ -276,8 +276,8 @@ def open_fields(
 ) -> "tuple[xr.Dataset, tuple[str, ...]]":
     """A file of forecasts or observations in canonical form, members and lead times kept, and what was changed; lazy.
 
-    `select` picks GRIB messages by their keys; `missing` is a value that stands for missing ones though no attribute says so. Names of `rename` that the file lacks may be another file's: whoever opens them all
-    checks that each was found.
+    `select` picks GRIB messages by their keys; `missing` is a value that stands for missing ones though no attribute says so.
+    Names of `rename` that the file lacks may be another file's: whoever opens them all checks that each was found.
     """
     raw, _ = open_path(path, select=select, variables=[*variables, *(rename or {})] if variables else None)
     mine = {k: v for k, v in (rename or {}).items() if k in names_in(raw)}

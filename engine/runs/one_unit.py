@@ -169,10 +169,12 @@ def _same_kind(forecast: "xr.DataArray", observed: "xr.DataArray", say: Say, oth
             remedy="Bring both in the same form; anomalies in degC need 'anomaly' in their name or long_name.",
         )
     say(f"{names[at]}: values in {plain.label} taken as anomalies, as those of the {names[1 - at]}: no offset is added")
+    field = (forecast, observed)[at]
     if plain.added:
-        field, shift = (forecast, observed)[at], plain.added
+        shift = plain.added
         field = field.copy(deep=False, data=_apply(field, lambda a: (a.astype(np.float64) - shift).astype(a.dtype)))
-        forecast, observed = (field, observed) if at == 0 else (forecast, field)
+    field = field.assign_attrs(difference=1, as_labelled=1)
+    forecast, observed = (field, observed) if at == 0 else (forecast, field)
     return forecast, observed, True
 
 
