@@ -365,7 +365,7 @@ def runs(
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def benchmark(
     context: typer.Context,
-    what: Annotated[str, typer.Argument(help="attention, director, sweep or scoring")],
+    what: Annotated[str, typer.Argument(help="attention, coverage, director, scoring or sweep")],
     data: Annotated[Path | None, typer.Option(help="folder with the benchmark's data, where it needs one")] = None,
     as_json: options.Json = False,
 ) -> None:
