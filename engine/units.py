@@ -83,6 +83,8 @@ _NAMES = {
     **dict.fromkeys(("month", "months", "mon", "mons", "mo", "mth", "mths"), "calendar_month"),
     **dict.fromkeys(("year", "years", "yr", "yrs", "annum"), "calendar_year"),
 }  # fmt: skip
+_EVERYDAY = frozenset({"m2 s-2", "m", "K", "degC", "m s-1", "kg kg-1", "g kg-1", "%", "1", "mm", "Pa", "hPa", "W m-2", "kg m-2"})
+"""Known without asking the library, which takes a second to load."""
 _SALINITY = "[practical_salinity]"
 _LETTERS = frozenset("msgKhdWJNAV")
 """One-letter names that are taken as the library takes them; its others are constants (c, k, e) or clash (t, a, b)."""
@@ -216,7 +218,8 @@ def _written(text: str) -> tuple[str, list[str]] | None:
 
 def known(label: object) -> bool:
     """Whether a label is a unit at all."""
-    return _parsed(_plain(label)) is not None
+    text = _plain(label)
+    return text in _EVERYDAY or _parsed(text) is not None
 
 
 def affine(source: object, target: object, *, difference: bool = False) -> Affine | None:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from engine import lexicon
 from engine.errors import DatasetError
+from engine.kernels.sentinels import Tally, held
 from engine.types import Dataset
 
 
@@ -98,6 +99,8 @@ def _refuse_implausible(dataset: Dataset, name: str, units: str, values: NDArray
     otherwise go into the model, and come out as a number like any other.
     """
     judged = lexicon.outside(name, units, values)
+    if judged is None and not dataset.fields.attrs.get("no_stand_ins"):
+        _refuse_stand_ins(dataset, name, values, positions)
     if judged is not None and judged[0].any():
         case, row, column = (int(n) for n in np.argwhere(judged[0])[0])
         raise DatasetError(
@@ -105,6 +108,21 @@ def _refuse_implausible(dataset: Dataset, name: str, units: str, values: NDArray
             found=f"{float(values[case, row, column]):.6g} {units} at {_place(dataset, positions[case], row, column)}",
             expected=judged[1],
             remedy="Check fill values and units at that time; mark missing values as such (_FillValue).",
+        )
+
+
+def _refuse_stand_ins(dataset: Dataset, name: str, values: NDArray[np.float32], positions: Sequence[int]) -> None:
+    """Refuse numbers that stand for missing ones, in variables whose range nobody knows here."""
+    tally = Tally()
+    tally.add(values, 0)
+    for _, value, suspect in held([tally]):
+        case, row, column = (int(n) for n in np.unravel_index(suspect.position, values.shape))
+        raise DatasetError(
+            f"variable {name}",
+            found=f"{value:.6g}, {suspect.count} times, the first at {_place(dataset, positions[case], row, column)}",
+            expected="numbers like the others, or NaN where missing",
+            remedy=f"Mark missing values as such (_FillValue in the file; --missing {value:.9g}, missing= in Python); "
+            "if it is a value like any other: --missing nan.",
         )
 
 

@@ -56,7 +56,7 @@ def open_dataset(
     convert to where files differ, `step_hours` the time step of shards that record none. `climatology` is recorded in
     `fields.attrs["climatology"]` for the model's adapter. `select` picks GRIB messages by their keys: {"typeOfLevel":
     "isobaricInhPa", "level": "500/850"}. `missing` is a value that stands for missing ones though no attribute says so, in
-    the files' units.
+    the files' units (NaN: none does).
 
     Raises DatasetError for a time in two roles (tuning must never see what verification scores), different grids or
     calendars, and whatever `conform` refuses; UnsafeFileError for files that read others or unpack without bound.
@@ -100,6 +100,8 @@ def open_dataset(
     seconds = seconds_of(fields["time"].values)
     positions = {role: np.searchsorted(seconds, seconds_of(data["time"].values)).astype(np.int64) for role, data in splits.items()}
     _check_slice(fields)
+    if missing is not None and np.isnan(missing):
+        fields.attrs["no_stand_ins"] = 1
     if climatology is not None:
         roles["climatology"] = _listed(climatology)
         fields.attrs["climatology"] = str(roles["climatology"][0])
