@@ -113,12 +113,6 @@ def identify(name: str) -> tuple[Quantity, int | None] | None:
     return None
 
 
-def is_full(name: str) -> bool:
-    """Whether a name in the wild is a canonical one (with or without a level), not a short one that other things go by too."""
-    known = identify(name)
-    return known is not None and name.strip().lower().startswith(known[0].stem)
-
-
 def canonical(name: str) -> str | None:
     """Canonical name of a name in the wild, or None."""
     known = identify(name)

@@ -63,14 +63,6 @@ def is_difference(key: str, attrs: Mapping[str, Any]) -> bool:
     return any(word in text for word in _DIFFERENCE)
 
 
-def other_quantity(name: str, attrs: Mapping[str, Any]) -> bool:
-    """Whether a label is a unit, but of another quantity than the name stands for: `r` in mm is no relative humidity."""
-    known, label = lexicon.identify(name), attrs.get("units")
-    if known is None or units.is_bare(label) or units.is_one(label) or not units.known(label):
-        return False
-    return _how(label, known[0]) is None
-
-
 def _how(label: object, quantity: lexicon.Quantity, *, difference: bool = False) -> Any:
     gravity = quantity.stem in _FAMILY or quantity.stem == "orography"
     return lexicon.conversion(str(label), quantity.units, difference=difference, gravity=gravity)
@@ -102,7 +94,8 @@ def settle_units(key: str, attrs: Mapping[str, Any], samples: Mapping[str, Sampl
             f"{what}: {key}",
             found=f"units {str(label)!r}, {kind}",
             expected=f"{quantity.units} for {quantity.title}, or a unit that converts to it",
-            remedy=_REMEDY.format(name=key, units=quantity.units.replace(" ", "\\ ")),
+            remedy=_REMEDY.format(name=key, units=quantity.units.replace(" ", "\\ "))
+            + f" If {key} is another quantity, give it a name of its own: --rename {key}=NAME (rename= in Python).",
         )
     if not bare and not strict and is_difference(key, attrs):
         text = f"{key}: differences (by its name), in {label}; no offset is added"

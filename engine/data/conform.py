@@ -19,7 +19,7 @@ from engine.data._member_axis import member_axis, members_apart
 from engine.data._missing import Mask, mask_of
 from engine.data._rename import all_found, names_in, renamed
 from engine.data._times import settle_times
-from engine.data._units import Settled, other_quantity, sample, settle_units
+from engine.data._units import Settled, sample, settle_units
 from engine.data._valid import on_valid_times
 from engine.errors import DatasetError
 
@@ -207,8 +207,6 @@ def _named(data: "xr.Dataset", what: str, changes: list[str], strict: bool) -> "
 
 def _name(key: str, attrs: dict, level: float | None) -> str:
     known = lexicon.identify(key)
-    if known is not None and not lexicon.is_full(key) and other_quantity(key, attrs):
-        return key if level is None else f"{key}_{level:g}"  # a short name that means something else here
     if known is None:
         standard = str(attrs.get("standard_name", ""))
         by_standard = [q for q in lexicon.QUANTITIES if q.standard_name == standard and q.surface is (level is None)]
