@@ -15,6 +15,9 @@ order, becomes the ensemble's quantile at level R⁻¹(k/(M + 1)) (Kuleshov, Fen
 
 One R for all points of the first region; cases weigh by their share of valid area. It mends bias and shape on average over
 places, never by place.
+
+The moved members are no independent draws, as each depends on all: the fair CRPS, which takes them for such, is biased by +8.5 % for
+Gaussian members that were twice too wide and −3 % for half as wide (M = 20; +16 and −5 % at M = 10), not at all where the map is none.
 """
 
 from collections.abc import Mapping
@@ -44,7 +47,8 @@ class Isotonic(PostHoc):
     guarantee = (
         "As the number of independent calibration cases grows, the PIT over the first region as a whole becomes uniform for new cases "
         "of the same climate; few or dependent cases make it overfit, drift between the two periods breaks it, and no single place is "
-        "promised anything."
+        "promised anything. Members are moved by quantiles of their own ensemble, which couples them: where the map is far from none, the fair "
+        "CRPS after it is biased (20 Gaussian members: +8 % where they were twice too wide, −3 % where they were half as wide)."
     )
 
     class Params(BaseModel):
