@@ -47,8 +47,8 @@ class Isotonic(PostHoc):
     guarantee = (
         "As the number of independent calibration cases grows, the PIT over the first region as a whole becomes uniform for new cases "
         "of the same climate; few or dependent cases make it overfit, drift between the two periods breaks it, and no single place is "
-        "promised anything. Members are moved by quantiles of their own ensemble, which couples them: where the map is far from none, the fair "
-        "CRPS after it is biased (20 Gaussian members: +8 % where they were twice too wide, −3 % where they were half as wide)."
+        "promised anything. Members are moved by quantiles of their own ensemble, which couples them: where the map is far from none, the "
+        "fair CRPS after it is biased (20 Gaussian members: +8 % where they were twice too wide, −3 % where they were half as wide)."
     )
 
     class Params(BaseModel):
