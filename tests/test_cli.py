@@ -297,7 +297,7 @@ def test_score_of_files(answer, call, tmp_path, kind) -> None:
     forecast, observed = ensemble()
     words = written(tmp_path, forecast, observed, kind)
     found = answer(*words)
-    kept = {name: found.pop(name) for name in ("changes", "notes", "times")}
+    kept = {name: found.pop(name) for name in ("changes", "notes", "times", "valid")}
     assert kept["times"]["matched"] == kept["times"]["forecast"] == kept["times"]["observed"] == 8
     assert list(found) == ["crps_fair", "w1_pit", "coverage_95", "width_95", "rmse", "spread_skill_ratio"]
     for one in found.values():

@@ -124,7 +124,7 @@ def test_pickled_arrays_are_never_loaded(tmp_path):
     with pytest.raises(UnsafeFileError, match="Python objects"):
         open_dataset(tmp_path / "test", step_hours=6)
     np.save(tmp_path / "lat.npy", np.array([Harm()], object))
-    with pytest.raises(DatasetError, match=r"lat\.npy"):
+    with pytest.raises(UnsafeFileError, match=r"lat\.npy holds Python objects"):
         open_dataset(tmp_path / "test", step_hours=6)
     assert not (tmp_path / "harmed").exists()
 
