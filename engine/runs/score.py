@@ -1,11 +1,15 @@
 """One score of a forecast from anywhere: arrays, labelled fields that meet by coordinate value, or class probabilities."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from engine.data._time_roles import kind_of_values, role_of
+from engine.data._times import settle_times
+from engine.data._valid import on_valid_times
 from engine.errors import ScoreError
 from engine.kernels.area import cell_area, valid_share
 from engine.labelled import ClassScore
@@ -37,6 +41,7 @@ def score(
     reference: "ArrayLike | xr.DataArray | None" = None,
     spread_edges: Sequence[float] = (),
     member_dim: str | None = None,
+    lead_time: float | None = None,
     outside: ArrayLike | None = None,
 ) -> float | dict[str, Any] | NDArray[np.floating[Any]]:
     """The score `name` (of `engine.catalogue("scoring")`) of `forecast` against `observed`, over all cases.
@@ -44,6 +49,8 @@ def score(
     Arrays: `forecast` `(member, case, *event)`, `observed` `(case, *event)`, equal weights unless `weights` has the shape of
     the end of the event, or of `observed`. Labelled fields: the member dimension (member, number, ensemble, realization,
     ens, or `member_dim`) stands anywhere, both meet by coordinate value, and points weigh by area where there is a latitude.
+    Where times are dates they meet by valid time, however initial, lead and valid times are written, within a fraction of the
+    time step; `lead_time` (hours) chooses one where there are several or none is told; what is assumed is a `UserWarning`.
     NaN marks a missing member or observation; cases weigh by their share of valid weight. `climatology` and `reference`
     broadcast against `observed`; `thresholds` are on x − climatology; `spread_edges` split the spread-skill diagram.
 
@@ -55,6 +62,7 @@ def score(
     shapes, units, grids, members, probabilities or labels do not fit, or an option belongs to the other kind of score.
     """
     options = {"climatology": climatology, "thresholds": thresholds, "reference": reference, "member_dim": member_dim}
+    options |= {"lead_time": lead_time}
     options |= {"spread_edges": spread_edges if len(spread_edges) else None}
     chosen: Score | ClassScore = get("scoring", name)
     if isinstance(chosen, ClassScore):
@@ -63,7 +71,7 @@ def score(
     _refuse(name, "a score of an ensemble", {"outside": outside})
     extras: dict[str, Any] = {"climatology": climatology, "reference": reference}
     if hasattr(forecast, "dims") or hasattr(observed, "dims"):
-        forecast, observed, weights, extras = _labelled(forecast, observed, weights, extras, member_dim)
+        forecast, observed, weights, extras = _labelled(forecast, observed, weights, extras, member_dim, lead_time)
     x, y = _floats(forecast), _floats(observed)
     if x.ndim == 1 and y.ndim == 0:
         x, y = x[:, None], y[None]
@@ -165,7 +173,7 @@ def _parts(x: Array, y: Array, weights: Array | None) -> Iterator[tuple[slice, A
 
 
 def _labelled(
-    forecast: Any, observed: Any, weights: Any, extras: dict[str, Any], member_dim: str | None
+    forecast: Any, observed: Any, weights: Any, extras: dict[str, Any], member_dim: str | None, lead_time: float | None
 ) -> tuple[Any, Any, Any, dict[str, Any]]:
     """Arrays from labelled fields: member, case, event with latitude and longitude last; area weights where none are given."""
     import xarray as xr
@@ -179,6 +187,8 @@ def _labelled(
         )
     member = member_dimension(forecast, member_dim)
     notes: list[str] = []
+    forecast = _on_valid_times(forecast, "forecast", lead_time, member)
+    observed = _on_valid_times(observed, "observed", None)
     forecast, observed = in_one_unit(forecast, observed, notes.append)
     forecast, observed = meet(forecast, observed, notes.append)
     case, latitude, longitude = (dimension(forecast, names) for names in (TIME, LATITUDE, LONGITUDE))
@@ -202,6 +212,21 @@ def _labelled(
         weights = np.broadcast_to(area[:, None], (area.size, forecast.sizes[longitude])) if longitude is not None else area
     x, y = forecast.values, observed.values
     return (x, y, weights, extras) if case else (x[:, None], y[None], weights, extras)
+
+
+def _on_valid_times(field: "xr.DataArray", side: str, lead_time: float | None, member: str | None = None) -> "xr.DataArray":
+    """The field on its valid times, as files are brought to them. Cases that are numbered, or told by order alone, stay as they are."""
+    dated = [n for n, c in field.coords.items() if role_of(str(n), c, side) and kind_of_values(c) in ("date", "span")]
+    if not dated and lead_time is None:
+        return field
+    forecast, said = side == "forecast", []
+    data = field.rename("field").to_dataset()
+    if member not in (None, "member"):
+        data = data.rename({member: "member"})  # the one name that settling times knows
+    found = on_valid_times(settle_times(data, side, said), side, said, lead=lead_time, forecast=forecast)["field"]
+    if said:
+        warnings.warn(f"{side}: {'; '.join(said)}", UserWarning, stacklevel=4)
+    return found if member in (None, "member") else found.rename(member=member)
 
 
 def _beside(extra: "xr.DataArray", observed: "xr.DataArray", name: str) -> "xr.DataArray":

@@ -261,6 +261,8 @@ def test_a_tap_picks_the_point_that_it_touches(touched: Page, server: str, finis
     touched.goto(f"{server}/sweep?run={finished_run}&nu=4")
     for which in (0, 7, 2):
         drawn(touched, "trade_off")
+        # while the page is drawn anew, the former chart stands beside the new one
+        touched.wait_for_function("document.querySelectorAll('.st-key-chart_trade_off').length === 1")
         touched.locator(".st-key-chart_trade_off").scroll_into_view_if_needed()
         x, y, nu = place_of(touched, "trade_off", which)
         touched.touchscreen.tap(x, y)
