@@ -21,6 +21,8 @@ POINTS = {"calibration_first": "Calibration first", "score_oriented": "Score ori
 MATCHED = "The members stray from the frozen forecast as far as it errs."
 NEAREST = "Of the ν tried, the one at which members stray from the frozen forecast most nearly as far as it errs."
 LEAST_CRPS = "Least fair CRPS, so the forecasts closest to what happened, on the data that it was chosen on."
+FEW = 6.0
+"""Independent cases below which an interval is called uncertain (our choice: Student's t with five degrees or fewer)."""
 LARGEST = 10**6
 """The largest ν there is."""
 SHIFTED = 0.2
@@ -45,11 +47,16 @@ def aim(attrs: Mapping[Any, Any]) -> tuple[float, str]:
     return value, f"a perfect (Gaussian) ensemble of {int(attrs['members'])} holds {percent(value, 1)}"
 
 
+def too_few(attrs: Mapping[Any, Any]) -> bool:
+    """Whether a run's cases are worth so few independent ones that a departure could hardly be told (below `FEW`)."""
+    return float(attrs.get("independent_cases", math.inf)) < FEW
+
+
 def coverage_word(value: float, low: float, high: float, right: float) -> str:
-    """`as it should`, `too seldom`, `too often`; nothing where no interval is known."""
+    """`not told apart from it`, `too seldom`, `too often`; nothing where no interval is known."""
     if not all(map(math.isfinite, (value, low, high, right))):
         return ""
-    return "as it should" if not told_apart(low, high, right) else "too seldom" if value < right else "too often"
+    return "not told apart from it" if not told_apart(low, high, right) else "too seldom" if value < right else "too often"
 
 
 def coverage_sentence(attrs: Mapping[Any, Any], value: float, low: float, high: float) -> str:
@@ -61,10 +68,10 @@ def coverage_sentence(attrs: Mapping[Any, Any], value: float, low: float, high: 
 
 
 def spread_word(value: float, low: float, high: float) -> str:
-    """Of spread over error: `as it should be`, `too small`, `too large`; nothing where no interval is known."""
+    """Of spread over error: `not told apart from right`, `too small`, `too large`; nothing where no interval is known."""
     if not all(map(math.isfinite, (value, low, high))):
         return ""
-    return "as it should be" if not told_apart(low, high, 1.0) else "too small" if value < 1 else "too large"
+    return "not told apart from right" if not told_apart(low, high, 1.0) else "too small" if value < 1 else "too large"
 
 
 def spread_sentence(value: float, low: float, high: float) -> str:
@@ -192,7 +199,7 @@ class Place:
             return text + "not told apart from honest"
         beyond = f"{self.outside} of {self.bars} PIT bars beyond chance" if self.outside else ""
         if self.least <= self.inside <= self.most:
-            return text + f"as it should, but {beyond}"
+            return text + f"not told apart from that, but {beyond}"
         word = "too seldom" if self.inside < self.least else "too often"
         return text + word + (f", and {beyond}" if beyond else "")
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from engine.figures._select import Selection
 from engine.figures._style import number, percent
+from engine.judging import too_few
 from engine.types import Array
 
 
@@ -18,12 +19,15 @@ def deviation(shares: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The shape of a PIT: largest departure from uniform, its part from bias and from spread, and whether it exceeds the band."""
+    """The shape of a PIT: largest departure from uniform, its part from bias and from spread, whether it exceeds the band,
+    and whether the record is too short to tell.
+    """
 
     worst: float
     bias: float
     spread: float
     band: float
+    few: bool = False
 
     @property
     def honest(self) -> bool:
@@ -36,7 +40,7 @@ class Verdict:
         if not np.isfinite(self.band):
             return f"departs from uniform by up to {percent(self.worst, 1)} (band unknown)"
         if self.honest:
-            return "is honest within sampling noise"
+            return "is not told apart from honest" + (": too few independent cases to tell" if self.few else "")
         parts = []
         if abs(self.spread) > self.band / 2 and abs(self.spread) >= 0.5 * abs(self.bias):
             parts.append("too narrow (under-dispersed)" if self.spread > 0 else "too wide (over-dispersed)")
@@ -47,7 +51,7 @@ class Verdict:
         return f"is {'slightly ' if self.worst < 2 * self.band else ''}{' and '.join(parts)}"
 
 
-def verdict(shares: Array, band: float) -> Verdict:
+def verdict(shares: Array, band: float, few: bool = False) -> Verdict:
     """Split F_PIT(u) − u about u = ½: the even part is bias (positive: observations fall low), the odd part is spread."""
     _, d = deviation(shares)
     even, odd = (d + d[::-1]) / 2, (d - d[::-1]) / 2
@@ -57,12 +61,13 @@ def verdict(shares: Array, band: float) -> Verdict:
         bias=float(even[np.abs(even).argmax()]),
         spread=float(odd[: half + 1][np.abs(odd[: half + 1]).argmax()]),
         band=float(band),
+        few=few,
     )
 
 
 def judge(s: Selection, nu: int) -> Verdict:
     """The verdict on one ν of a selection."""
-    return verdict(s.at("rank_counts", nu=nu).values, float(s.at("pit_band", nu=nu)))
+    return verdict(s.at("rank_counts", nu=nu).values, float(s.at("pit_band", nu=nu)), too_few(s.verification.attrs))
 
 
 def headline(s: Selection) -> str:

@@ -66,7 +66,7 @@ class QuantileReliability(Charted):
             return self.title
         row = part.loc[(part["frequency"] - part["level"]).abs().idxmax()]
         if _pit.judge(s, s.nu).honest:  # the same judgement as of the PIT, whose distribution function this is
-            return f"{s.looked_at} forecast quantiles happen as often as they say, within sampling noise"
+            return f"{s.looked_at} forecast quantiles are not told apart from what they say"
         only = "only " if row["frequency"] < row["level"] else ""
         return f"{s.looked_at} {only}{percent(row['frequency'])} of observations lie below the {percent(row['level'])} quantile"
 

@@ -91,9 +91,9 @@ class SpreadSkill(Charted):
             return self.title
         inside = (table["error_low"] <= table["spread"]) & (table["spread"] <= table["error_high"])
         overall = self._overall(s, s.nu)
-        if inside.mean() >= 0.9 and spread_word(*overall) in ("as it should be", ""):
+        if inside.mean() >= 0.9 and spread_word(*overall) in ("not told apart from right", ""):
             return f"{s.looked_at} the ensemble is wrong by as much as it says"
-        if spread_word(*overall) == "as it should be":
+        if spread_word(*overall) == "not told apart from right":
             return f"{s.looked_at} spread matches error on average, but not place by place"
         return f"{s.looked_at} {spread_sentence(*overall)}"
 

@@ -21,11 +21,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from engine.judging import FEW
 from engine.types import Array
 
 CORRELATIONS = np.r_[np.linspace(-0.6, 0.6, 25), np.linspace(0.64, 0.98, 18)]
-FEW = 6.0
-"""Independent cases below which an interval is called uncertain (our choice: Student's t with five degrees or fewer)."""
 LEVEL = 0.95
 
 

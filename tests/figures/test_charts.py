@@ -110,7 +110,7 @@ def test_bins_divide_the_ranks(ranks, bins):
 @pytest.mark.parametrize(
     ("shares", "words"),
     [
-        (np.full(21, 1 / 21), "is honest within sampling noise"),
+        (np.full(21, 1 / 21), "is not told apart from honest"),
         (np.r_[0.3, np.full(19, 0.4 / 19), 0.3], "is too narrow (under-dispersed)"),
         (np.r_[np.full(7, 0.01), np.full(7, 0.86 / 7), np.full(7, 0.01)], "is too wide (over-dispersed)"),
         (np.arange(21, 0, -1.0), "is too high (biased)"),
@@ -147,7 +147,7 @@ def test_quantile_reliability_of_an_honest_ensemble_is_the_diagonal(verification
     flat["rank_counts"] = flat["rank_counts"] * 0 + 1 / 21
     table = get("figures", "quantile_reliability").data(flat)
     np.testing.assert_allclose(table["frequency"], table["level"])
-    assert "happen as often as they say" in get("figures", "quantile_reliability").screen(flat).layout.title.text
+    assert "not told apart from what they say" in get("figures", "quantile_reliability").screen(flat).layout.title.text
 
 
 def test_rank_histogram_carries_bootstrap_bars_and_thins_for_many_members(verification):
