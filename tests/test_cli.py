@@ -297,7 +297,7 @@ def test_score_of_files(answer, call, tmp_path, kind) -> None:
     forecast, observed = ensemble()
     words = written(tmp_path, forecast, observed, kind)
     found = answer(*words)
-    kept = {name: found.pop(name) for name in ("changes", "notes", "times", "valid")}
+    kept = {name: found.pop(name) for name in ("changes", "notes", "times", "valid", "variable", "units")}
     assert kept["times"]["matched"] == kept["times"]["forecast"] == kept["times"]["observed"] == 8
     assert list(found) == ["crps_fair", "w1_pit", "coverage_95", "width_95", "rmse", "spread_skill_ratio"]
     for one in found.values():
@@ -306,7 +306,7 @@ def test_score_of_files(answer, call, tmp_path, kind) -> None:
     # the mean of six members is off by √(1 + 1/6) of the unit noise
     assert found["rmse"]["value"] == pytest.approx(np.sqrt(7 / 6), rel=0.1)
     code, out, _ = call(*words, "--scores", "rmse")
-    assert code == 0 and out.startswith("rmse: ") and "8 cases, 100.0% valid" in out and "times: 8 matched" in out
+    assert code == 0 and "\nrmse: " in out and "8 cases, 100.0% valid" in out and "times: 8 matched" in out
 
 
 def test_score_names_the_member_dimension(answer, tmp_path) -> None:

@@ -4,6 +4,8 @@ A value is held to be such a stand-in where it lies outside all other values and
   - is a classic one (`classic`) beyond the others' span: by more than 1 span and repeated, or alone by more than 5 (20 for 99 …
     255), or at most −99 and by more than a quarter of a span, where it repeats or no other value is negative; or
   - is any number but 0 that occurs three times or more in a piece, exactly, more than 50 spans away; or
+  - is a whole negative number that occurs five times or more, where all others are at least 0 and the greatest is no whole number
+    (−1 or −9 in precipitation); or
   - is infinite, or of a magnitude of 1e15 and more and 1000 times that of all others.
 The span is that of the other values, at least 1e-3 of their magnitude. Choices of ours: no source says when −999 is a number.
 What lies among the others (999 hPa in a field from 950 to 1040 hPa, dry places with exactly 0) is never one.
@@ -88,7 +90,10 @@ class Tally:
         if value == 0 or np.count_nonzero(here) < 3:
             return False
         others = flat[~(here | np.isnan(flat))]
-        return others.size > 0 and _gap(value, float(others.min()), float(others.max())) > 50
+        if others.size == 0:
+            return False
+        low, high = float(others.min()), float(others.max())
+        return _gap(value, low, high) > 50 or (value < 0 <= low and value.is_integer())
 
     def _classic(self, value: float) -> bool:
         return classic(value) or classic(self.back(value), 2e-7 * abs(value))
@@ -137,4 +142,5 @@ def _stands_in(value: float, count: int, usual: bool, low: float, high: float) -
     if usual:
         negative = value < low and value <= -99 and gap > 0.25 and (count > 1 or low >= 0)
         return negative or gap > (1 if count > 1 else 5 if abs(value) >= 300 else 20)
-    return count >= 3 and value != 0 and gap > 50
+    alone = value < 0 <= low and value.is_integer() and not high.is_integer()
+    return (count >= 5 and alone) or (count >= 3 and value != 0 and gap > 50)

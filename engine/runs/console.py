@@ -200,7 +200,8 @@ def score_text(found: dict[str, Any]) -> str:
 
     times = found["times"]
     met = f"times: {times['matched']} matched, of {times['forecast']} of the forecast and {times['observed']} of the observed"
-    return "\n".join([*(score_line(name, entry) for name, entry in scores_in(found).items()), met])
+    about = f"{found['variable']}, scores of a quantity in {found['units']}"
+    return "\n".join([about, *(score_line(name, entry) for name, entry in scores_in(found).items()), met])
 
 
 def _listed(value: Any) -> str:

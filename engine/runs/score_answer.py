@@ -10,7 +10,7 @@ from engine.errors import ScoreError
 from engine.runs.accumulate import chosen
 from engine.runs.align import Say
 
-BESIDE = ("valid", "changes", "notes", "times")
+BESIDE = ("variable", "units", "valid", "changes", "notes", "times")
 """Keys of the answer that are no scores."""
 
 

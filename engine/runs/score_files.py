@@ -51,7 +51,8 @@ def score_files(
 ) -> dict[str, Any]:
     """`{score: {"value", "low", "high", "cases", "valid_fraction"}}`; a decomposition gives one entry a part, a histogram lists.
 
-    Beside the scores stand `valid` (the share of valid area: `fraction`, `by_member`, `by_time`),
+    Beside the scores stand `variable` and `units` (the forecast's, in which the scores are), `valid`
+    (the share of valid area: `fraction`, `by_member`, `by_time`),
     `changes` (texts: what was changed or assumed on the way in), `notes` (what else was said, as
     times that were left out) and `times` (how many there are, how many met, within what tolerance).
 
@@ -108,7 +109,8 @@ def score_files(
         said.note(line)
     values = answers(numbers, scores, scored, second)
     valid = judged.valid(found.valid[:, 0], truth["time"].values if "time" in truth.coords else np.arange(truth.sizes["time"]))
-    return values | {"valid": valid, "changes": said.changes, "notes": said.notes, "times": met | {"lead_hours": leads.tolist()}}
+    about = {"variable": first, "units": str(ensemble.attrs.get("units", "1")), "valid": valid}
+    return values | about | {"changes": said.changes, "notes": said.notes, "times": met | {"lead_hours": leads.tolist()}}
 
 
 def _pieces(

@@ -115,7 +115,10 @@ def _opened(
         except DatasetError as refusal:
             if "at least one field" not in refusal.expected or side != "forecast" or asked:
                 raise
-            remedy = "Name the dimension of the members with --member-dim (member_dim= in Python), or choose a file with gridded fields."
+            remedy = (
+                "Name the dimension of the members with --member-dim (member_dim= in Python), or say what another one is, by "
+                "--rename NAME=lead_time (rename= in Python)."
+            )
             raise DatasetError(refusal.what, found=refusal.found, expected=refusal.expected, remedy=remedy) from refusal
         notes = list(changed)
     for line in notes:

@@ -41,6 +41,14 @@ def test_any_number_that_repeats_far_from_the_rest_is_found(value):
     assert judged(spoiled(KELVIN, value, 5), pieces=1) == [(0, value, 5)]
 
 
+@pytest.mark.parametrize("value", [-1, -9, -5])
+def test_the_only_negative_number_among_others_that_are_none_is_found(value):
+    assert judged(spoiled(RAIN, value, 6), pieces=1) == [(0, value, 6)]
+    whole = spoiled(RAIN.round(0), value, 6)  # degrees rounded to whole ones may well be −1
+    signed = spoiled(RAIN - np.float32(0.3), value, 6)  # and so may a field that is negative elsewhere
+    assert judged(whole, pieces=1) == judged(signed, pieces=1) == []
+
+
 @pytest.mark.parametrize("value", [-999, -9999, 9.96921e36, 1e20])
 def test_one_alone_is_enough(value):
     assert len(judged(spoiled(KELVIN, value, 1))) == 1
